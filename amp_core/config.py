@@ -1,0 +1,151 @@
+"""What to run and how numbers are handled: recipes and run configurations.
+
+Standard library and msgspec only: the server imports this module and never loads torch. Every semantic check of a
+recipe lives here once; REST, the command line and the child process all construct these same structs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from amp_core.errors import RecipeError
+
+Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
+ScalerKind = Literal["dynamic", "static", "none"]
+Fp16Compute = Literal["auto", "emulated", "native"]
+RunKind = Literal["train", "benchmark"]
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+ALIASES: dict[str, Precision] = {"fp32": "32-true", "32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+FP16_MAX = 65504.0
+
+
+class Scaler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Loss-scaling options under the names of ``torch.amp.GradScaler``.
+
+    ``dynamic`` grows and backs off as GradScaler does; ``static`` keeps ``init_scale`` and skips non-finite steps;
+    ``none`` neither scales nor skips. Raises `RecipeError` for values that cannot work.
+    """
+
+    kind: ScalerKind = "dynamic"
+    init_scale: float = 65536.0
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    growth_interval: int = 2000
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.init_scale < 2.0**127:
+            raise RecipeError(f"init_scale={self.init_scale:g} must be positive and finite: 65536 is the usual start")
+        if not 1.0 < self.growth_factor < 2.0**32:
+            raise RecipeError(f"growth_factor={self.growth_factor:g} must be above 1: 2 is usual")
+        if not 0.0 < self.backoff_factor < 1.0:
+            raise RecipeError(f"backoff_factor={self.backoff_factor:g} must lie between 0 and 1: 0.5 is usual")
+        if self.growth_interval < 1:
+            raise RecipeError(f"growth_interval={self.growth_interval} must be at least 1 step: 2000 is usual")
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How numbers are handled in one run: precision, loss scaler, modules kept in FP32.
+
+    ``fp16_compute`` matters only to ``16-mixed`` on a CPU: ``emulated`` computes as tensor cores do (inputs and outputs
+    rounded to fp16, fp32 accumulation, CUDA's autocast lists), ``native`` uses the CPU's own fp16 kernels, ``auto``
+    picks native on devices with fp16 arithmetic and emulated elsewhere. ``fp32_modules`` are module names or globs
+    (``blocks.*.norm``).
+    """
+
+    name: str
+    precision: Precision
+    scaler: Scaler | None = None
+    fp16_compute: Fp16Compute = "auto"
+    fp32_modules: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.name or len(self.name) > 80:
+            raise RecipeError(f"recipe name {self.name[:90]!r} must have 1 to 80 characters")
+        if self.precision == "16-mixed" and self.scaler is None:
+            raise RecipeError("precision='16-mixed' needs a scaler: give kind dynamic, static or, on purpose, none")
+        if self.precision != "16-mixed" and self.scaler is not None and self.scaler.kind != "none":
+            raise RecipeError(
+                f"scaler kind={self.scaler.kind!r} with precision={self.precision!r}: only 16-mixed needs loss scaling "
+                "(bf16 and fp32 share one exponent range); leave the scaler out"
+            )
+        if self.precision != "16-mixed" and self.fp16_compute != "auto":
+            raise RecipeError(
+                f"fp16_compute={self.fp16_compute!r} with precision={self.precision!r}: it applies to 16-mixed only; "
+                "leave it out"
+            )
+        if any(not pattern for pattern in self.fp32_modules):
+            raise RecipeError("fp32_modules holds an empty name: give module names or globs such as 'blocks.*.norm'")
+
+
+def recipe_name(precision: str, scaler_kind: str | None) -> str:
+    """The default display name: ``16-mixed, static scale`` and so on."""
+    if precision != "16-mixed":
+        return precision
+    return {"dynamic": "16-mixed", "static": "16-mixed, static scale", "none": "16-mixed, no scaler"}[
+        scaler_kind or "dynamic"
+    ]
+
+
+def parse_recipe(given: str | dict[str, Any]) -> Recipe:
+    """Read a recipe as people write it: a precision name or alias, or an object; fill name and scaler defaults.
+
+    Raises:
+        RecipeError: naming the value, the rule and the remedy.
+    """
+    fields: dict[str, Any] = {"precision": given} if isinstance(given, str) else dict(given)
+    precision = fields.get("precision")
+    if not isinstance(precision, str):
+        raise RecipeError(f"a recipe needs a precision: one of {', '.join(PRECISIONS)}")
+    precision = ALIASES.get(precision, precision)
+    if precision not in PRECISIONS:
+        raise RecipeError(f"precision={precision!r} is unknown: choose one of {', '.join(PRECISIONS)}")
+    fields["precision"] = precision
+    if isinstance(fields.get("scaler"), str):
+        fields["scaler"] = {"kind": fields["scaler"]}
+    if precision == "16-mixed" and fields.get("scaler") is None:
+        fields["scaler"] = {"kind": "dynamic"}
+    scaler = fields.get("scaler")
+    kind = scaler.get("kind", "dynamic") if isinstance(scaler, dict) else None
+    if not fields.get("name"):
+        if kind is not None and kind not in get_args(ScalerKind):
+            raise RecipeError(f"scaler kind={kind!r} is unknown: choose one of {', '.join(get_args(ScalerKind))}")
+        fields["name"] = recipe_name(precision, kind)
+    try:
+        return msgspec.convert(fields, Recipe)
+    except msgspec.ValidationError as error:
+        raise RecipeError(f"recipe {fields.get('name')!r}: {error}") from error
+
+
+class WorkloadRef(msgspec.Struct, frozen=True, kw_only=True):
+    """Which workload: a source file, the name of the class's workload, and its parameters."""
+
+    name: str
+    path: str
+    params: dict[str, Any] = {}
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a child process needs to execute one attempt of one run; it arrives as JSON on stdin.
+
+    ``init_perturbation`` is the relative size of the perturbation of the initial weights (the A/A control uses 1e-6).
+    ``baseline`` is the other arm of a benchmark. ``num_threads`` of None leaves torch's own choice, which is recorded.
+    """
+
+    run_id: int
+    attempt: int
+    kind: RunKind = "train"
+    workload: WorkloadRef
+    recipe: Recipe
+    baseline: Recipe | None = None
+    seed: int = 0
+    steps: int = 100
+    eval_every: int = 50
+    device: str = "cpu"
+    num_threads: int | None = None
+    init_perturbation: float = 0.0
+    flush_interval_s: float = 0.25
+    numerics_every: int = 25
+    scratch_dir: str = "."

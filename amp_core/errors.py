@@ -1,0 +1,23 @@
+"""The engine's errors.
+
+AmpError
+├── RecipeError (ValueError)       a recipe that cannot work, or that this device cannot run
+├── WorkloadError (ValueError)     a workload file or class that breaks its contract
+└── ProtocolError                  a frame on the event pipe that cannot be read
+"""
+
+
+class AmpError(Exception):
+    """Base of everything amp_core raises on purpose."""
+
+
+class RecipeError(AmpError, ValueError):
+    """A recipe that cannot work: the message gives the value, the rule and the remedy."""
+
+
+class WorkloadError(AmpError, ValueError):
+    """A workload that cannot be loaded or that breaks the contract of `amp_core.Workload`."""
+
+
+class ProtocolError(AmpError):
+    """A frame that is not one of `amp_core.events`."""

@@ -1,0 +1,217 @@
+"""Typed events of a run, and the frames that carry them from the child process to the worker.
+
+A frame is a 4-byte little-endian length followed by a MessagePack map. Frames of an attempt are numbered from 1
+without gaps, so a frame can be stored twice without effect. MessagePack, because it carries NaN and infinities.
+Standard library and msgspec only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from amp_core.errors import ProtocolError
+
+_LENGTH = struct.Struct("<I")
+MAX_FRAME_BYTES = 32 * 1024 * 1024
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of every event; the tag is the snake-case name under which it is stored."""
+
+
+class Started(Event, frozen=True, kw_only=True, tag="started"):
+    """The child is ready for step 1. ``environment`` holds versions, device, threads and flags as they really are."""
+
+    numerics: str  # "native" or "emulated"
+    environment: dict[str, Any]
+    num_parameters: int
+    setup_s: float
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """New points of one series: little-endian int64 steps, float64 values, and float64 unix seconds, all `(N,)`."""
+
+    name: str
+    steps: bytes
+    values: bytes
+    times: bytes
+
+
+class Segment(Event, frozen=True, kw_only=True, tag="segment"):
+    """The points of many series gathered since the last flush."""
+
+    columns: list[Column]
+
+
+class Evaluated(Event, frozen=True, kw_only=True, tag="evaluated"):
+    """Metrics of one evaluation; ``final`` marks the one a comparison uses."""
+
+    step: int
+    metrics: dict[str, float]
+    num_samples: int
+    final: bool
+
+
+class StepSkipped(Event, frozen=True, kw_only=True, tag="step_skipped"):
+    """An optimizer step that did not happen because a scaled gradient was not finite."""
+
+    step: int
+    scale_before: float
+    scale_after: float
+
+
+class NonFinite(Event, frozen=True, kw_only=True, tag="non_finite"):
+    """A NaN or infinity that is not an ordinary skipped step. ``where``: loss, gradient, weight or evaluation."""
+
+    step: int
+    where: str
+    name: str  # module, parameter or metric
+    value: str  # "nan", "inf" or "-inf"
+
+
+class ModuleStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Gradients of one module's own parameters at one step, after unscaling.
+
+    ``zero_fraction``: elements that are exactly zero. ``underflow_fraction``: elements nonzero in fp32 (or before the
+    cast) that fp16 at this loss scale turns into zero. ``max_abs`` may be NaN or infinite.
+    """
+
+    module: str
+    num_elements: int
+    zero_fraction: float
+    underflow_fraction: float
+    max_abs: float
+
+
+class Numerics(Event, frozen=True, kw_only=True, tag="numerics"):
+    """Sampled statistics of every module that owns parameters, in forward order."""
+
+    step: int
+    loss_scale: float
+    modules: list[ModuleStatistics]
+
+
+class ZeroGradients(Event, frozen=True, kw_only=True, tag="zero_gradients"):
+    """Modules whose gradients became exact zeros, and what the same batch gives at another loss scale.
+
+    ``probe`` maps module to its zero fraction when the same batch is run again with ``probe_scale``.
+    """
+
+    step: int
+    zero_fraction: dict[str, float]
+    probe_scale: float
+    probe: dict[str, float]
+
+
+class Artifact(Event, frozen=True, kw_only=True, tag="artifact"):
+    """A file the run made (a picture, a table); the content travels in the frame."""
+
+    name: str
+    media_type: str
+    content: bytes
+    step: int
+
+
+class BenchmarkBlock(Event, frozen=True, kw_only=True, tag="benchmark_block"):
+    """One timed block of one arm. ``mode``: ``compute`` (batches at hand) or ``loader`` (with the data loader)."""
+
+    block: int
+    mode: str
+    arm: str  # "baseline" or "candidate"
+    steps: int
+    samples: int
+    seconds: float
+
+
+class BenchmarkMemory(Event, frozen=True, kw_only=True, tag="benchmark_memory"):
+    """Memory of one arm in a process of its own. ``device_peak_bytes`` is 0 on a CPU."""
+
+    arm: str
+    process_growth_bytes: int
+    device_peak_bytes: int
+    saved_for_backward_bytes: int
+
+
+class Finished(Event, frozen=True, kw_only=True, tag="finished"):
+    """The run reached its last step. Times in seconds; ``lost_samples`` are those of skipped steps."""
+
+    metrics: dict[str, float]
+    steps: int
+    skipped_steps: int
+    samples: int
+    lost_samples: int
+    train_s: float
+    warmup_s: float
+
+
+class Failed(Event, frozen=True, kw_only=True, tag="failed"):
+    """The run ended early. ``kind``: exception, exit, out_of_memory, recipe, workload or interrupted."""
+
+    kind: str
+    message: str
+    traceback: str = ""
+
+
+AnyEvent = (
+    Started
+    | Segment
+    | Evaluated
+    | StepSkipped
+    | NonFinite
+    | Numerics
+    | ZeroGradients
+    | Artifact
+    | BenchmarkBlock
+    | BenchmarkMemory
+    | Finished
+    | Failed
+)
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One numbered event. ``at`` is the child's clock in unix seconds."""
+
+    sequence: int
+    at: float
+    event: AnyEvent
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The frame with its length in front, ready for one write."""
+    body = _encoder.encode(frame)
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode_body(body: bytes) -> Frame:
+    """The frame in a body without its length. Raises `ProtocolError`."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"{len(body)} bytes are not an event frame: {error}") from error
+
+
+def read_frames(pipe: BinaryIO) -> Iterator[Frame]:
+    """Yield frames until the pipe ends; a frame cut off by the writer's death is dropped.
+
+    Raises:
+        ProtocolError: for a length above `MAX_FRAME_BYTES` or a body that is no frame.
+    """
+    while True:
+        head = pipe.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            return
+        (length,) = _LENGTH.unpack(head)
+        if length > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a frame of {length} bytes is above the limit of {MAX_FRAME_BYTES}")
+        body = pipe.read(length)
+        if len(body) < length:
+            return
+        yield decode_body(body)

@@ -1,0 +1,316 @@
+"""Every table. Two processes share them, server and worker; rules live in the services, not here.
+
+Times are aware UTC datetimes. JSON columns hold only what `json` can spell: non-finite figures live in binary columns
+or as the strings "NaN", "Infinity" and "-Infinity".
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware UTC datetimes on every database; SQLite stores none of its own, so they are kept naive in UTC there."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        assert value.tzinfo is not None, "datetimes are aware"
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy passes it
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements INTEGER primary keys only
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON, bytes: LargeBinary}  # noqa: RUF012 - SQLAlchemy's own form
+
+
+class User(Base):
+    __tablename__ = "users"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(String(80), unique=True)
+    role: Mapped[str] = mapped_column(String(16))  # viewer, submitter, admin
+    password_hash: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime]
+    disabled_at: Mapped[datetime | None]
+
+
+class Session(Base):
+    """A signed-in browser; the cookie's value is stored as its SHA-256 only."""
+
+    __tablename__ = "sessions"
+    token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+
+
+class SignInLink(Base):
+    """A one-time sign-in link, stored as its SHA-256 only."""
+
+    __tablename__ = "sign_in_links"
+    token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
+
+
+class Token(Base):
+    """An API token, stored as its SHA-256 only; ``role`` caps what its owner may do with it."""
+
+    __tablename__ = "tokens"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(80))
+    role: Mapped[str] = mapped_column(String(16))
+    prefix: Mapped[str] = mapped_column(String(16))
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    user: Mapped[User] = relationship()
+
+
+class Audit(Base):
+    """Who did what; ``subject`` is ``experiment/12`` and the like."""
+
+    __tablename__ = "audit"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    at: Mapped[datetime] = mapped_column(index=True)
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
+    action: Mapped[str] = mapped_column(String(40))
+    subject: Mapped[str] = mapped_column(String(120))
+    detail: Mapped[dict[str, Any]] = mapped_column(default=dict)
+
+
+class Project(Base):
+    __tablename__ = "projects"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(String(80), unique=True)
+    created_at: Mapped[datetime]
+
+
+class Workload(Base):
+    """One version of a workload as a worker found it; the newest ``seen_at`` of a name is the current one.
+
+    ``description`` is what `amp_core.loader.describe` gave (title, summary, parameters, primary metric); a broken file
+    has ``error`` instead.
+    """
+
+    __tablename__ = "workloads"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(String(80), index=True)
+    source_hash: Mapped[str] = mapped_column(String(64))
+    path: Mapped[str] = mapped_column(Text)
+    description: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    error: Mapped[str | None] = mapped_column(Text)
+    first_seen_at: Mapped[datetime]
+    seen_at: Mapped[datetime]
+    __table_args__ = (UniqueConstraint("name", "source_hash", name="uq_workloads_version"),)
+
+
+class Experiment(Base):
+    """One question. ``plan`` is fixed at submission (see `server.experiments.plan`); ``comparison`` is judged once."""
+
+    __tablename__ = "experiments"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), index=True)
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"), index=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    name: Mapped[str] = mapped_column(String(200))
+    state: Mapped[str] = mapped_column(String(16), index=True)  # queued, running, ended, cancelled
+    plan: Mapped[dict[str, Any]]
+    tags: Mapped[list[Any]] = mapped_column(default=list)
+    note: Mapped[str] = mapped_column(Text, default="")
+    created_at: Mapped[datetime] = mapped_column(index=True)
+    ended_at: Mapped[datetime | None]
+    comparison: Mapped[dict[str, Any] | None]
+    judged_at: Mapped[datetime | None]
+    workload: Mapped[Workload] = relationship()
+    owner: Mapped[User] = relationship()
+    project: Mapped[Project] = relationship()
+    runs: Mapped[list[Run]] = relationship(order_by="Run.id", back_populates="experiment")
+
+
+class Run(Base):
+    """One execution of one recipe and seed; the queue is the rows in state ``queued``.
+
+    ``attempt`` counts the attempts begun. While ``running``, ``worker_id`` holds the lease until ``lease_expires_at``;
+    whoever writes for the run must still hold it (`server.runs.lease`).
+    """
+
+    __tablename__ = "runs"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"), index=True)
+    kind: Mapped[str] = mapped_column(String(16))  # train, benchmark
+    role: Mapped[str] = mapped_column(String(16))  # baseline, candidate, control (A/A), benchmark
+    recipe_name: Mapped[str] = mapped_column(String(80))
+    recipe: Mapped[dict[str, Any]]
+    seed: Mapped[int] = mapped_column(Integer)
+    steps: Mapped[int] = mapped_column(Integer)
+    config: Mapped[
+        dict[str, Any]
+    ]  # the remaining fields of amp_core.config.RunConfig, and max_time_s, max_memory_bytes
+    state: Mapped[str] = mapped_column(String(16))  # queued, running, completed, failed, cancelled
+    priority: Mapped[int] = mapped_column(Integer, default=0)
+    attempt: Mapped[int] = mapped_column(Integer, default=0)
+    max_attempts: Mapped[int] = mapped_column(Integer, default=2)
+    step: Mapped[int] = mapped_column(Integer, default=0)  # the last step stored
+    reason: Mapped[dict[str, Any] | None]  # why it failed or was cancelled: {kind, message, remedy?, traceback?}
+    numerics: Mapped[str | None] = mapped_column(String(16))
+    environment: Mapped[dict[str, Any] | None]
+    result: Mapped[dict[str, Any] | None]  # the Finished event
+    created_at: Mapped[datetime]
+    published_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    cancel_requested_at: Mapped[datetime | None]
+    worker_id: Mapped[int | None] = mapped_column(ForeignKey("workers.id", ondelete="SET NULL"))
+    lease_expires_at: Mapped[datetime | None]
+    experiment: Mapped[Experiment] = relationship(back_populates="runs")
+    worker: Mapped[Worker | None] = relationship()
+    __table_args__ = (Index("ix_runs_queue", "state", "priority", "created_at"),)
+
+
+class Attempt(Base):
+    """One try of a run. ``outcome``: completed, failed, cancelled, lost (its lease ran out)."""
+
+    __tablename__ = "attempts"
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    worker_name: Mapped[str] = mapped_column(String(200))
+    started_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    outcome: Mapped[str | None] = mapped_column(String(16))
+    reason: Mapped[dict[str, Any] | None]
+    exit_code: Mapped[int | None] = mapped_column(Integer)
+
+
+class Segment(Base):
+    """The points of one flush, packed by `server.metrics.codec`; (run, attempt, sequence) makes a replay harmless."""
+
+    __tablename__ = "segments"
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
+    sequence: Mapped[int] = mapped_column(Integer, primary_key=True)
+    num_points: Mapped[int] = mapped_column(Integer)
+    payload: Mapped[bytes]
+
+
+class Series(Base):
+    """Summary of one series of one attempt. ``low``, ``high`` and ``last`` are packed float64: they may be NaN or inf.
+
+    ``finite_*`` are the same as SQL numbers over finite values, for filters and sorting.
+    """
+
+    __tablename__ = "series"
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    num_points: Mapped[int] = mapped_column(BigInteger)
+    first_step: Mapped[int] = mapped_column(BigInteger)
+    last_step: Mapped[int] = mapped_column(BigInteger)
+    last_value: Mapped[bytes]  # struct "<d"
+    finite_last: Mapped[float | None]
+    finite_min: Mapped[float | None]
+    finite_max: Mapped[float | None]
+    finite_sum: Mapped[float] = mapped_column(default=0.0)
+    num_nan: Mapped[int] = mapped_column(BigInteger, default=0)
+    num_pos_inf: Mapped[int] = mapped_column(BigInteger, default=0)
+    num_neg_inf: Mapped[int] = mapped_column(BigInteger, default=0)
+    first_non_finite_step: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class Event(Base):
+    """A typed fact of a run, never sampled: every event of `amp_core.events` but segments and artifacts."""
+
+    __tablename__ = "events"
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
+    sequence: Mapped[int] = mapped_column(Integer, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(40))
+    step: Mapped[int | None] = mapped_column(BigInteger)
+    payload: Mapped[dict[str, Any]]
+    at: Mapped[datetime]
+    __table_args__ = (Index("ix_events_kind", "run_id", "kind"),)
+
+
+class Log(Base):
+    """A piece of the child's stdout and stderr; ``position`` counts characters before it in the attempt."""
+
+    __tablename__ = "logs"
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
+    position: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    text: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime]
+
+
+class Artifact(Base):
+    """A small file of a run, kept in the store so that every worker and server sees it."""
+
+    __tablename__ = "artifacts"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    attempt: Mapped[int] = mapped_column(Integer)
+    name: Mapped[str] = mapped_column(String(200))
+    media_type: Mapped[str] = mapped_column(String(80))
+    step: Mapped[int] = mapped_column(BigInteger)
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str] = mapped_column(String(64))
+    content: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
+    created_at: Mapped[datetime]
+    __table_args__ = (UniqueConstraint("run_id", "attempt", "name", name="uq_artifacts_name"),)
+
+
+class Worker(Base):
+    """One Celery worker process on one host. ``devices`` are dicts with kind, name, and abilities."""
+
+    __tablename__ = "workers"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    host: Mapped[str] = mapped_column(String(200))
+    pid: Mapped[int] = mapped_column(Integer)
+    version: Mapped[str] = mapped_column(String(40))
+    slots: Mapped[int] = mapped_column(Integer)
+    devices: Mapped[list[Any]]
+    state: Mapped[str] = mapped_column(String(16))  # online, draining, offline
+    started_at: Mapped[datetime]
+    heartbeat_at: Mapped[datetime]

@@ -1,0 +1,97 @@
+"""Every setting of server and worker, read once and passed inward; documented in docs/configuration.md."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Settings(BaseSettings):
+    """Read from the environment with the prefix ``AMPBOARD_``. No secret has a usable default."""
+
+    model_config = SettingsConfigDict(env_prefix="AMPBOARD_", extra="ignore")
+
+    data_dir: Path = Field(
+        default=Path.home() / ".ampboard",
+        description="Folder of the embedded database, the embedded broker, the local token and scratch files.",
+    )
+    host: str = Field(default="127.0.0.1", description="Address to listen on; other than loopback needs accounts.")
+    port: int = Field(default=8420, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    allowed_hosts: list[str] = Field(
+        default_factory=list,
+        description="Further names under which browsers may reach the server (JSON list); loopback is always allowed.",
+    )
+    database_url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL, e.g. postgresql+psycopg://…; unset means a SQLite file in data_dir.",
+    )
+    broker_url: SecretStr | None = Field(
+        default=None,
+        description="Celery broker URL, e.g. redis://…; unset means an embedded one on a private socket.",
+    )
+    workloads: Annotated[list[Path], NoDecode] = Field(
+        default_factory=list,
+        description="Folders with workload files, separated by the path separator; the bundled ones are always listed.",
+    )
+    worker_slots: int = Field(default=1, ge=1, le=64, description="Runs at once on a CPU host.")
+    worker_threads: int | None = Field(
+        default=None, ge=1, description="Torch threads of a run; unset means cores/slots."
+    )
+    warm_children: bool = Field(default=True, description="Fork runs from a process that has already imported torch.")
+    lease_s: float = Field(default=15.0, gt=0, description="A run whose worker is silent for this long is lost.")
+    heartbeat_s: float = Field(default=3.0, gt=0, description="How often a worker renews its leases.")
+    sweep_s: float = Field(
+        default=5.0, gt=0, description="How often lost runs are requeued and queued ones republished."
+    )
+    max_time_s: float = Field(default=24 * 3600.0, gt=0, description="Default time limit of a run.")
+    max_memory_bytes: int | None = Field(default=None, ge=1, description="Default memory limit of a run's process.")
+    max_body_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, description="Largest request body accepted.")
+    max_runs_per_experiment: int = Field(default=500, ge=1, description="Largest number of runs of one submission.")
+    session_days: int = Field(default=14, ge=1, description="How long a browser stays signed in.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="Level of the logs.")
+
+    @field_validator("workloads", mode="before")
+    @classmethod
+    def _split_paths(cls, value: object) -> object:
+        if isinstance(value, str):
+            return [part for part in value.split(os.pathsep) if part]
+        return value
+
+    @model_validator(mode="after")
+    def _lease_outlives_heartbeat(self) -> Settings:
+        if self.lease_s < 2 * self.heartbeat_s:
+            raise ValueError(
+                f"lease_s={self.lease_s:g} must be at least twice heartbeat_s={self.heartbeat_s:g}: "
+                "raise AMPBOARD_LEASE_S"
+            )
+        return self
+
+    @property
+    def embedded_database(self) -> bool:
+        return self.database_url is None
+
+    @property
+    def embedded_broker(self) -> bool:
+        return self.broker_url is None
+
+    @property
+    def sqlalchemy_url(self) -> str:
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.data_dir / 'ampboard.sqlite3'}"
+
+    @property
+    def broker_socket(self) -> Path:
+        return self.data_dir / "broker.sock"
+
+    @property
+    def celery_broker_url(self) -> str:
+        if self.broker_url is not None:
+            return self.broker_url.get_secret_value()
+        return f"redis+socket://{self.broker_socket}"
