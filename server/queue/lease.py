@@ -1,0 +1,79 @@
+"""The right to write for a run: one worker holds it, for one attempt, until its lease expires."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from server.db.tables import Run
+from server.queue.clock import store_now
+
+
+class LeaseLost(Exception):  # noqa: N818 - an event of normal operation, not a mistake
+    """The run is no longer running this attempt: it was requeued, ended, or deleted. Stop, and write nothing more."""
+
+    def __init__(self, run_id: int, attempt: int) -> None:
+        super().__init__(
+            f"run {run_id} is no longer running attempt {attempt}: its lease went to another worker or the run ended; "
+            "nothing more is written for this attempt"
+        )
+        self.run_id = run_id
+        self.attempt = attempt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renewal:
+    """What a heartbeat learns: attempts that are no longer ours, and runs someone asked to cancel."""
+
+    lost: frozenset[tuple[int, int]]
+    cancelled: frozenset[int]
+
+
+def renew(
+    session: Session,
+    worker_id: int,
+    attempts: Collection[tuple[int, int]],
+    lease_s: float,
+    now: datetime | None = None,
+) -> Renewal:
+    """Prolong the leases of ``attempts``, pairs of run id and attempt number.
+
+    A lease that has expired but that nobody has reaped yet is still ours, and is prolonged.
+    """
+    now = now or store_now(session)
+    expires_at = now + timedelta(seconds=lease_s)
+    lost, cancelled = set[tuple[int, int]](), set[int]()
+    for run_id, attempt in sorted(attempts):
+        held = (
+            update(Run)
+            .where(Run.id == run_id, Run.attempt == attempt, Run.state == "running", Run.worker_id == worker_id)
+            .values(lease_expires_at=expires_at)
+            .returning(Run.cancel_requested_at)
+        )
+        row = session.execute(held).one_or_none()
+        if row is None:
+            lost.add((run_id, attempt))
+        elif row[0] is not None:
+            cancelled.add(run_id)
+    return Renewal(lost=frozenset(lost), cancelled=frozenset(cancelled))
+
+
+def cancel_requests(session: Session, run_ids: Collection[int]) -> frozenset[int]:
+    """Those of ``run_ids`` that someone asked to cancel; a read, cheap enough for each second."""
+    asked = select(Run.id).where(Run.id.in_(run_ids), Run.cancel_requested_at.is_not(None))
+    return frozenset(session.execute(asked).scalars())
+
+
+def hold(session: Session, run_id: int, attempt: int) -> Run:
+    """The run's row, locked, if it still runs this attempt. Raises `LeaseLost`."""
+    held = (
+        select(Run).where(Run.id == run_id, Run.attempt == attempt, Run.state == "running").with_for_update()
+    ).execution_options(populate_existing=True)
+    run = session.execute(held).scalar_one_or_none()
+    if run is None:
+        raise LeaseLost(run_id, attempt)
+    return run

@@ -1,0 +1,99 @@
+"""Runs whose worker fell silent, stopped or restarted: the attempt is lost, the run goes back into the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Select, or_, select, update
+from sqlalchemy.orm import Session
+
+from server.db.tables import Attempt, Run
+from server.queue.clock import store_now
+from server.queue.finish import end_attempt, end_run, settle_experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reaped:
+    """A run that lost its attempt, and the state it is in now."""
+
+    run_id: int
+    attempt: int
+    state: str
+
+
+def reap(session: Session, now: datetime | None = None) -> list[Reaped]:
+    """End attempts whose lease has expired; requeue their runs while attempts are left, else fail them."""
+    now = now or store_now(session)
+    expired = select(Run).where(Run.state == "running", Run.lease_expires_at < now)
+    return [_lose(session, run, _silence(session, run), now) for run in _locked(session, expired)]
+
+
+def release(
+    session: Session, worker_id: int, message: str, *, charged: bool = True, now: datetime | None = None
+) -> list[Reaped]:
+    """Take back at once what a worker still holds: it restarted after a crash, or it stops and says so.
+
+    With ``charged`` false (an orderly stop) the lost attempt does not count against the run's ``max_attempts``.
+    """
+    now = now or store_now(session)
+    held = select(Run).where(Run.state == "running", Run.worker_id == worker_id)
+    reason = {"kind": "lost", "message": message, "remedy": "The run starts again from step 1 as a new attempt."}
+    runs = _locked(session, held)
+    if not charged:
+        for run in runs:
+            run.max_attempts += 1
+    return [_lose(session, run, reason, now) for run in runs]
+
+
+def stale_queued(session: Session, older_than_s: float = 5.0, now: datetime | None = None) -> int:
+    """How many queued runs no doorbell was rung for lately; they are marked as published now.
+
+    The caller rings after its commit: a message may be lost, a row is not.
+    """
+    now = now or store_now(session)
+    stale = (
+        update(Run)
+        .where(
+            Run.state == "queued",
+            or_(Run.published_at.is_(None), Run.published_at < now - timedelta(seconds=older_than_s)),
+        )
+        .values(published_at=now)
+        .returning(Run.id)
+    )
+    return len(session.execute(stale).scalars().all())
+
+
+def _locked(session: Session, runs: Select[Run]) -> Sequence[Run]:
+    """The rows, locked; those another reaper holds are left to it. Ordered so that experiments lock in one order."""
+    ordered = runs.order_by(Run.experiment_id, Run.id).with_for_update(skip_locked=True)
+    return session.scalars(ordered.execution_options(populate_existing=True)).all()
+
+
+def _silence(session: Session, run: Run) -> dict[str, Any]:
+    worker = session.execute(
+        select(Attempt.worker_name).where(Attempt.run_id == run.id, Attempt.number == run.attempt)
+    ).scalar_one_or_none()
+    return {
+        "kind": "lost",
+        "message": f"Worker {worker or 'unknown'} stopped answering during attempt {run.attempt}; its lease ran out.",
+        "remedy": "See whether the worker's host was restarted or ran out of memory, then retry the run.",
+    }
+
+
+def _lose(session: Session, run: Run, reason: dict[str, Any], now: datetime) -> Reaped:
+    end_attempt(session, run, "lost", reason, now)
+    if run.cancel_requested_at is not None:
+        end_run(session, run, "cancelled", {**reason, "kind": "cancelled"}, now)
+    elif run.attempt >= run.max_attempts:
+        message = f"{reason['message']} That was attempt {run.attempt} of {run.max_attempts}."
+        end_run(session, run, "failed", {**reason, "message": message}, now)
+    else:
+        run.state, run.reason = "queued", reason
+        run.worker_id = run.lease_expires_at = run.published_at = None
+        session.flush()
+    if run.state != "queued":
+        settle_experiment(session, run.experiment_id, now)
+    return Reaped(run_id=run.id, attempt=run.attempt, state=run.state)

@@ -1,0 +1,170 @@
+"""The queue's rules: who gets which run, how runs end, what a lost worker and a cancellation do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import select
+
+from server.db.tables import Attempt
+from server.queue.cancel import cancel_experiment, cancel_run, retry_run
+from server.queue.claim import ClaimedRun, claim
+from server.queue.finish import finish
+from server.queue.lease import LeaseLost, cancel_requests, hold, renew
+from server.queue.reap import reap, release, stale_queued
+
+if TYPE_CHECKING:
+    from conftest import Queue
+
+
+def take(queue: Queue, at_s: float = 1, worker_id: int = 1, devices: tuple[str, ...] = ("cpu",)) -> ClaimedRun | None:
+    return claim(queue.session, worker_id, devices, 15, queue.at(at_s))
+
+
+def must_take(queue: Queue, at_s: float = 1) -> ClaimedRun:
+    claimed = take(queue, at_s)
+    assert claimed is not None
+    return claimed
+
+
+def test_priority_goes_before_age_and_age_before_id(queue: Queue) -> None:
+    (young,) = queue.experiment(created_s=5)
+    (old,) = queue.experiment(created_s=1)
+    (urgent,) = queue.experiment(created_s=9, priority=3)
+    assert [must_take(queue, 10).run_id for _ in range(3)] == [urgent, old, young]
+    assert take(queue, 10) is None
+
+
+def test_a_run_goes_only_to_a_device_it_fits(queue: Queue) -> None:
+    (gpu,) = queue.experiment(device="cuda")
+    (any_device,) = queue.experiment(device="auto")
+    first = must_take(queue)
+    assert first.run_id == any_device
+    assert take(queue) is None
+    assert take(queue, devices=()) is None
+    second = take(queue, devices=("cuda:1",))
+    assert second is not None
+    assert second.run_id == gpu
+
+
+def test_a_claim_leases_the_run_and_begins_an_attempt(queue: Queue) -> None:
+    (run_id,) = queue.experiment()
+    claimed = must_take(queue)
+    run = queue.run(run_id)
+    assert (run.state, run.attempt, run.worker_id, run.lease_expires_at) == ("running", 1, 1, queue.at(16))
+    assert claimed.attempt == 1
+    attempt = queue.session.scalars(select(Attempt)).one()
+    assert (attempt.worker_name, attempt.outcome) == ("host-1", None)
+    assert queue.experiment_of(run_id).state == "running"
+
+
+def test_the_experiment_ends_with_its_last_run(queue: Queue) -> None:
+    first, second = queue.experiment(2)
+    finish(queue.session, first, must_take(queue).attempt, "completed", now=queue.at(2))
+    assert queue.experiment_of(first).state == "running"
+    reason = {"kind": "exception", "message": "ValueError: no"}
+    finish(queue.session, second, must_take(queue).attempt, "failed", reason, 1, queue.at(3))
+    assert queue.run(second).reason == reason
+    experiment = queue.experiment_of(first)
+    assert (experiment.state, experiment.ended_at) == ("ended", queue.at(3))
+
+
+def test_only_the_holder_of_the_lease_may_finish(queue: Queue) -> None:
+    (run_id,) = queue.experiment()
+    must_take(queue)
+    with pytest.raises(LeaseLost, match=f"run {run_id} is no longer running attempt 2"):
+        finish(queue.session, run_id, 2, "completed")
+    finish(queue.session, run_id, 1, "completed")
+    with pytest.raises(LeaseLost):
+        hold(queue.session, run_id, 1)
+
+
+def test_renewal_prolongs_and_tells_what_was_lost_and_cancelled(queue: Queue) -> None:
+    runs = queue.experiment(3)
+    for _ in runs:
+        must_take(queue)
+    cancel_run(queue.session, runs[1], "ann", queue.at(2))
+    finish(queue.session, runs[2], 1, "completed", now=queue.at(2))
+    renewal = renew(queue.session, 1, [(run_id, 1) for run_id in runs], 15, queue.at(10))
+    assert renewal.lost == {(runs[2], 1)}
+    assert renewal.cancelled == {runs[1]}
+    assert queue.run(runs[0]).lease_expires_at == queue.at(25)
+    assert cancel_requests(queue.session, runs) == {runs[1]}
+    assert renew(queue.session, 2, [(runs[0], 1)], 15).lost == {(runs[0], 1)}, "another worker does not hold it"
+
+
+def test_an_expired_lease_requeues_until_the_attempts_are_used_up(queue: Queue) -> None:
+    (run_id,) = queue.experiment()
+    must_take(queue, 1)
+    assert reap(queue.session, queue.at(15)) == []
+    (lost,) = reap(queue.session, queue.at(17))
+    assert (lost.run_id, lost.state) == (run_id, "queued")
+    assert must_take(queue, 20).attempt == 2
+    (lost,) = reap(queue.session, queue.at(40))
+    assert lost.state == "failed"
+    reason = queue.run(run_id).reason
+    assert reason is not None
+    assert reason["kind"] == "lost"
+    assert "attempt 2 of 2" in reason["message"]
+    assert queue.experiment_of(run_id).state == "ended"
+    assert [a.outcome for a in queue.session.scalars(select(Attempt))] == ["lost", "lost"]
+
+
+def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(queue: Queue) -> None:
+    (run_id,) = queue.experiment()
+    must_take(queue)
+    assert cancel_run(queue.session, run_id, "ann", queue.at(2)) == "running"
+    (lost,) = reap(queue.session, queue.at(60))
+    assert lost.state == "cancelled"
+
+
+def test_a_restarted_worker_gives_back_only_its_own_runs(queue: Queue) -> None:
+    mine, other = queue.experiment(2)
+    must_take(queue)
+    assert take(queue, worker_id=2) is not None
+    (released,) = release(queue.session, 1, "Worker host-1 restarted.", now=queue.at(2))
+    assert (released.run_id, released.state) == (mine, "queued")
+    assert queue.run(other).state == "running"
+
+
+def test_an_orderly_stop_costs_no_attempt(queue: Queue) -> None:
+    (run_id,) = queue.experiment()
+    for _ in range(5):
+        must_take(queue)
+        (released,) = release(queue.session, 1, "Worker host-1 was stopped.", charged=False)
+        assert released.state == "queued"
+    assert queue.run(run_id).attempt == 5
+
+
+def test_cancelling_an_experiment_ends_what_waits_and_asks_what_runs(queue: Queue) -> None:
+    running, waiting = queue.experiment(2)
+    must_take(queue)
+    assert cancel_experiment(queue.session, queue.run(running).experiment_id, "ann", queue.at(5)) == 2
+    assert queue.run(waiting).state == "cancelled"
+    assert queue.run(waiting).reason == {"kind": "cancelled", "message": "Cancelled by ann."}
+    assert queue.experiment_of(running).ended_at is None
+    finish(queue.session, running, 1, "cancelled", {"kind": "cancelled", "message": "…"}, now=queue.at(6))
+    experiment = queue.experiment_of(running)
+    assert (experiment.state, experiment.ended_at) == ("cancelled", queue.at(6))
+    assert cancel_experiment(queue.session, experiment.id) == 0
+    assert cancel_run(queue.session, running) == "cancelled"
+
+
+def test_retry_opens_the_experiment_again(queue: Queue) -> None:
+    (run_id,) = queue.experiment()
+    assert not retry_run(queue.session, run_id)
+    finish(queue.session, run_id, must_take(queue).attempt, "failed", {"kind": "exit", "message": "…"})
+    queue.experiment_of(run_id).comparison = {"state": "judged"}
+    assert retry_run(queue.session, run_id)
+    experiment = queue.experiment_of(run_id)
+    assert (experiment.state, experiment.ended_at, experiment.comparison) == ("running", None, None)
+    assert must_take(queue).attempt == 2
+
+
+def test_the_doorbell_is_rung_again_for_rows_left_waiting(queue: Queue) -> None:
+    queue.experiment(3)
+    must_take(queue)
+    assert stale_queued(queue.session, 5, queue.at(2)) == 2
+    assert stale_queued(queue.session, 5, queue.at(6)) == 0
+    assert stale_queued(queue.session, 5, queue.at(8)) == 2
