@@ -9,20 +9,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from server.db.errors import LeaseLost
 from server.db.tables import Run
 from server.queue.clock import store_now
-
-
-class LeaseLost(Exception):  # noqa: N818 - an event of normal operation, not a mistake
-    """The run is no longer running this attempt: it was requeued, ended, or deleted. Stop, and write nothing more."""
-
-    def __init__(self, run_id: int, attempt: int) -> None:
-        super().__init__(
-            f"run {run_id} is no longer running attempt {attempt}: its lease went to another worker or the run ended; "
-            "nothing more is written for this attempt"
-        )
-        self.run_id = run_id
-        self.attempt = attempt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,5 +64,8 @@ def hold(session: Session, run_id: int, attempt: int) -> Run:
     ).execution_options(populate_existing=True)
     run = session.execute(held).scalar_one_or_none()
     if run is None:
-        raise LeaseLost(run_id, attempt)
+        raise LeaseLost(
+            f"run {run_id} is no longer running attempt {attempt}: its lease went to another worker or the run ended; "
+            "nothing more is written for this attempt"
+        )
     return run

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
+from server.db.errors import LeaseLost
 from server.db.tables import Attempt
 from server.queue.cancel import cancel_experiment, cancel_run, retry_run
 from server.queue.claim import ClaimedRun, claim
 from server.queue.finish import finish
-from server.queue.lease import LeaseLost, cancel_requests, hold, renew
+from server.queue.lease import cancel_requests, hold, renew
 from server.queue.reap import reap, release, stale_queued
 
 if TYPE_CHECKING:
