@@ -58,7 +58,8 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON, bytes: LargeBinary}  # noqa: RUF012 - SQLAlchemy's own form
+    _json = JSON(none_as_null=True)  # None is SQL NULL, so that a query can ask for it
+    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: _json, list[Any]: _json, bytes: LargeBinary}  # noqa: RUF012 - SQLAlchemy's own form
 
 
 class User(Base):
@@ -173,7 +174,7 @@ class Run(Base):
     """One execution of one recipe and seed; the queue is the rows in state ``queued``.
 
     ``attempt`` counts the attempts begun. While ``running``, ``worker_id`` holds the lease until ``lease_expires_at``;
-    whoever writes for the run must still hold it (`server.runs.lease`).
+    whoever writes for the run must still hold it (`server.db.errors.LeaseLost`).
     """
 
     __tablename__ = "runs"
@@ -231,13 +232,17 @@ class Segment(Base):
     attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
     sequence: Mapped[int] = mapped_column(Integer, primary_key=True)
     num_points: Mapped[int] = mapped_column(Integer)
+    min_step: Mapped[int] = mapped_column(BigInteger)  # over all its series: a zoom reads only the rows it needs
+    max_step: Mapped[int] = mapped_column(BigInteger)
     payload: Mapped[bytes]
+    __table_args__ = (Index("ix_segments_steps", "run_id", "min_step", "max_step"),)
 
 
 class Series(Base):
-    """Summary of one series of one attempt. ``low``, ``high`` and ``last`` are packed float64: they may be NaN or inf.
+    """Summary of one series of one attempt. ``last_value`` is a packed float64: it may be NaN or infinite.
 
-    ``finite_*`` are the same as SQL numbers over finite values, for filters and sorting.
+    ``finite_*`` are SQL numbers for filters and sorting: extremes and sum over the finite values, and the last value
+    when it is finite.
     """
 
     __tablename__ = "series"

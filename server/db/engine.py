@@ -1,0 +1,106 @@
+"""The database: one engine, and two kinds of transaction.
+
+`Database.read` is one consistent snapshot; `Database.write` commits on leaving. Both are short: no request, stream or
+worker holds one while it waits for anything else.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session
+
+from server.db.errors import StoreUnavailable, translate
+
+BUSY_TIMEOUT_MS = 10_000
+JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
+
+
+class Database:
+    """The SQL store behind one SQLAlchemy URL; safe to share between threads, not between processes.
+
+    SQLite runs in WAL mode: readers never wait, and a writer takes the write lock when it begins, so that a read
+    followed by a write cannot fail halfway. PostgreSQL readers are REPEATABLE READ, writers READ COMMITTED.
+
+    Raises:
+        StoreUnavailable, StoreFull: from `read` and `write`, for faults that a later try may not meet again.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.is_sqlite = make_url(url).get_backend_name() == "sqlite"
+        self.engine = _sqlite_engine(url) if self.is_sqlite else _server_engine(url)
+        reading: dict[str, Any] = {"ampboard_write": False}
+        if not self.is_sqlite:
+            reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._readers = self.engine.execution_options(**reading)
+        self._writers = self.engine.execution_options(ampboard_write=True)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session on one snapshot; nothing it changes is kept."""
+        with _translated(), Session(self._readers, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session whose changes are committed on leaving, or rolled back when an exception leaves."""
+        with _translated(), Session(self._writers, expire_on_commit=False) as session, session.begin():
+            if self.is_sqlite:
+                session.connection()  # takes the write lock now, before the first read of the block
+            yield session
+
+    def dispose(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        meaning = translate(error)
+        if meaning is None:
+            raise
+        raise meaning from error
+    except PoolTimeout as error:
+        raise StoreUnavailable(f"every database connection is in use ({error.args[0]}): try again") from error
+
+
+def _server_engine(url: str) -> Engine:
+    return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=10, pool_timeout=15)
+
+
+def _sqlite_engine(url: str) -> Engine:
+    path = make_url(url).database
+    if path and path != ":memory:":
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}, pool_size=16, max_overflow=48)
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # this module begins transactions, not the driver
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "foreign_keys=ON",
+        f"journal_size_limit={JOURNAL_LIMIT_BYTES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("ampboard_write", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

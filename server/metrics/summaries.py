@@ -1,0 +1,88 @@
+"""One row per series and attempt that answers count, range, last, minimum and maximum without reading a point."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.db.tables import Series
+from server.metrics.codec import Points
+
+_DOUBLE = struct.Struct("<d")
+
+
+def update_summaries(session: Session, run_id: int, attempt: int, columns: dict[str, Points]) -> None:
+    """Merge newly stored points into the rows of their series.
+
+    The last value is the one at the highest step, the latest to arrive when that step repeats.
+    """
+    rows = {
+        row.name: row
+        for row in session.scalars(
+            select(Series).where(Series.run_id == run_id, Series.attempt == attempt, Series.name.in_(columns))
+        )
+    }
+    for name, points in columns.items():
+        if not len(points):
+            continue
+        if name not in rows:
+            rows[name] = _new_row(run_id, attempt, name, points)
+            session.add(rows[name])
+        _merge(rows[name], points)
+
+
+def last_value(row: Series) -> float:
+    """The value at the last step, exactly as logged: possibly NaN or infinite."""
+    value: float = _DOUBLE.unpack(row.last_value)[0]
+    return value
+
+
+def _new_row(run_id: int, attempt: int, name: str, points: Points) -> Series:
+    first = int(points.steps[0])
+    return Series(
+        run_id=run_id,
+        attempt=attempt,
+        name=name,
+        num_points=0,
+        first_step=first,
+        last_step=first,
+        last_value=_DOUBLE.pack(points.values[0]),
+        finite_sum=0.0,
+        num_nan=0,
+        num_pos_inf=0,
+        num_neg_inf=0,
+    )
+
+
+def _merge(row: Series, points: Points) -> None:
+    steps, values = points.steps, points.values
+    finite = values[np.isfinite(values)]
+    row.num_points += len(points)
+    row.num_nan += int(np.isnan(values).sum())
+    row.num_pos_inf += int(np.isposinf(values).sum())
+    row.num_neg_inf += int(np.isneginf(values).sum())
+    row.first_step = min(row.first_step, int(steps.min()))
+    if len(finite):
+        low, high = float(finite.min()), float(finite.max())
+        row.finite_min = low if row.finite_min is None else min(row.finite_min, low)
+        row.finite_max = high if row.finite_max is None else max(row.finite_max, high)
+        row.finite_sum = _running_sum(row.finite_sum, finite)
+    if len(finite) < len(values):
+        first = int(steps[~np.isfinite(values)].min())
+        known = row.first_non_finite_step
+        row.first_non_finite_step = first if known is None else min(known, first)
+    newest = len(steps) - 1 - int(np.argmax(steps[::-1]))  # the last of the points at the highest step
+    if int(steps[newest]) >= row.last_step:
+        row.last_step = int(steps[newest])
+        row.last_value = _DOUBLE.pack(values[newest])
+        row.finite_last = float(values[newest]) if np.isfinite(values[newest]) else None
+
+
+def _running_sum(total: float, values: NDArray[np.float64]) -> float:
+    """Added one by one, so that the sum does not depend on how the points were batched; kept finite for SQL."""
+    with np.errstate(over="ignore"):
+        return float(np.nan_to_num(np.cumsum(np.concatenate(([total], values)))[-1]))
