@@ -1,0 +1,1 @@
+"""People, their sessions, sign-in links, passwords and API tokens."""

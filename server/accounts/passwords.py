@@ -1,0 +1,31 @@
+"""Argon2id passwords."""
+
+from __future__ import annotations
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from server.errors import Fault, Invalid
+
+MIN_LENGTH, MAX_LENGTH = 10, 200
+
+_hasher = PasswordHasher()
+# Unknown names cost as much time as known ones: the hash of a password nobody has.
+_NOBODY = _hasher.hash("nobody has this password")
+
+
+def hash_password(password: str) -> str:
+    """The argon2id hash to store. Raises `Invalid` for a password too short or too long."""
+    if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
+        rule = f"a password has {MIN_LENGTH} to {MAX_LENGTH} characters; this has {len(password)}"
+        raise Invalid([Fault(field="password", value="[redacted]", rule=rule, remedy="choose another")])
+    return _hasher.hash(password)
+
+
+def password_matches(stored: str | None, password: str) -> bool:
+    """Whether the password is right; takes the same time when there is no stored hash."""
+    try:
+        _hasher.verify(stored or _NOBODY, password[: MAX_LENGTH + 1])
+    except (VerificationError, InvalidHashError):
+        return False
+    return stored is not None

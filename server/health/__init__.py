@@ -1,0 +1,1 @@
+"""Health: whether the process lives, whether it can serve, and figures for Prometheus."""

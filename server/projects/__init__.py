@@ -1,0 +1,1 @@
+"""Projects: a name to gather experiments under."""

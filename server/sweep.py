@@ -1,0 +1,69 @@
+"""The server's background thread: what no request and no worker may be relied on to do.
+
+Every few seconds it requeues runs whose worker went silent, rings again for queued runs whose message was lost, and
+judges experiments whose runs have all ended. Several servers may sweep at once: each step is a transaction that checks
+again what it changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from server.broker.publish import ring
+from server.db.engine import Database
+from server.queue.reap import reap, stale_queued
+from server.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class Sweep:
+    """Runs the background work until ``stop`` is set. A step that fails is logged and tried again next time."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self.database = database
+        self.settings = settings
+        self.stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first sweep happens at once, so that a restarted server catches up."""
+        self._thread.start()
+
+    def join(self, timeout_s: float = 5.0) -> None:
+        """Stop after the step at hand."""
+        self.stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def sweep(self) -> None:
+        """One round."""
+        for step in (self._requeue, self._judge):
+            if not self.stop.is_set():
+                _logged(step)
+
+    def _run(self) -> None:
+        while not self.stop.is_set():
+            self.sweep()
+            self.stop.wait(self.settings.sweep_s)
+
+    def _requeue(self) -> None:
+        with self.database.write() as session:
+            reap(session)
+            num_waiting = stale_queued(session, self.settings.sweep_s)
+        if num_waiting:
+            ring(self.settings, num_waiting)
+
+    def _judge(self) -> None:
+        from server.comparisons.service import judge_ended
+
+        judge_ended(self.database)
+
+
+def _logged(step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception:  # one failed round must not end the thread: the next one tries again
+        logger.exception("a step of the background work failed and will be tried again")

@@ -1,0 +1,1 @@
+"""Workers: which processes execute runs, on which devices."""

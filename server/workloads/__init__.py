@@ -1,0 +1,1 @@
+"""Workloads: what the workers found to train, version by version."""
