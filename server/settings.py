@@ -39,6 +39,12 @@ class Settings(BaseSettings):
         default_factory=list,
         description="Folders with workload files, separated by the path separator; the bundled ones are always listed.",
     )
+    worker_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Name of this worker, unique among all; unset means the host's name.",
+    )
     worker_slots: int = Field(default=1, ge=1, le=64, description="Runs at once on a CPU host.")
     worker_threads: int | None = Field(
         default=None, ge=1, description="Torch threads of a run; unset means cores/slots."

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from server.db.tables import Attempt, Experiment, Run, Worker
+from server.db.tables import Attempt, Experiment, Run, Worker, Workload
 from server.queue.clock import store_now
 
 
@@ -27,32 +27,43 @@ class ClaimedRun:
     seed: int
     steps: int
     config: dict[str, Any]
+    workload_name: str
+    source_hash: str
 
 
 def claim(
-    session: Session, worker_id: int, devices_free: Collection[str], lease_s: float, now: datetime | None = None
+    session: Session,
+    worker_id: int,
+    devices_free: Collection[str],
+    lease_s: float,
+    now: datetime | None = None,
+    *,
+    alone: bool = True,
 ) -> ClaimedRun | None:
     """Take the best queued run: highest priority first, then the oldest; None when nothing fits.
 
-    ``devices_free`` holds device kinds or names (``cpu``, ``cuda``, ``cuda:0``); a run on device ``auto`` fits any.
-    Two workers never get the same run: the row is locked (PostgreSQL skips rows others hold) and its state is checked
-    again in the update.
+    ``devices_free`` holds the devices a run may ask for: kinds or names (``cpu``, ``cuda``, ``cuda:0``), and ``auto``
+    when the worker would give such a run a device now. ``alone`` says that no other run computes on this host: a
+    benchmark on a CPU is taken only then, and while it heads the queue nothing overtakes it here. Two workers never
+    get the same run: the row is locked (PostgreSQL skips rows others hold) and its state is checked in the update.
     """
     now = now or store_now(session)
-    wanted = sorted({*devices_free, *(name.partition(":")[0] for name in devices_free)})
-    if not wanted:
-        return None
     worker_name = session.execute(select(Worker.name).where(Worker.id == worker_id)).scalar_one()
     device = func.coalesce(Run.config["device"].as_string(), "cpu")
     candidate = (
-        select(Run.id)
-        .where(Run.state == "queued", device.in_([*wanted, "auto"]))
+        select(Run.id, Run.kind, device)
+        .where(Run.state == "queued", device.in_(sorted(devices_free)))
         .order_by(Run.priority.desc(), Run.created_at, Run.id)
         .limit(1)
         .with_for_update(skip_locked=True)
     )
-    run_id = session.execute(candidate).scalar_one_or_none()
-    if run_id is None or not _lease(session, run_id, worker_id, now, lease_s):
+    found = session.execute(candidate).one_or_none()
+    if found is None:
+        return None
+    run_id, kind, device_wanted = found
+    if kind == "benchmark" and not device_wanted.startswith("cuda") and not alone:
+        return None
+    if not _lease(session, run_id, worker_id, now, lease_s):
         return None
     run = session.get_one(Run, run_id, populate_existing=True)
     session.add(Attempt(run_id=run.id, number=run.attempt, worker_name=worker_name, started_at=now))
@@ -62,9 +73,16 @@ def claim(
         .values(state="running")
     )
     session.flush()
+    return _claimed(session, run)
+
+
+def _claimed(session: Session, run: Run) -> ClaimedRun:
+    of_workload = select(Workload.name, Workload.source_hash).join(Experiment, Experiment.workload_id == Workload.id)
+    name, source_hash = session.execute(of_workload.where(Experiment.id == run.experiment_id)).one()
     return ClaimedRun(
         run_id=run.id, experiment_id=run.experiment_id, attempt=run.attempt, kind=run.kind, role=run.role,
-        recipe=run.recipe, seed=run.seed, steps=run.steps, config=run.config,
+        recipe=run.recipe, seed=run.seed, steps=run.steps, config=run.config, workload_name=name,
+        source_hash=source_hash,
     )  # fmt: skip
 
 

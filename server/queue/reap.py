@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,7 +12,9 @@ from typing import Any
 from sqlalchemy import Select, or_, select, update
 from sqlalchemy.orm import Session
 
-from server.db.tables import Attempt, Run
+from server.db.engine import Database
+from server.db.errors import StoreUnavailable
+from server.db.tables import Attempt, Run, Worker
 from server.queue.clock import store_now
 from server.queue.finish import end_attempt, end_run, settle_experiment
 
@@ -31,6 +35,35 @@ def reap(session: Session, now: datetime | None = None) -> list[Reaped]:
     return [_lose(session, run, _silence(session, run), now) for run in _locked(session, expired)]
 
 
+class Reaper:
+    """Reaps again and again, and patiently when silence may not be the workers' fault.
+
+    After an outage of the store, a start, or a sleep of this host, workers get ``patience_s`` (a lease's length) to
+    renew before anything is taken from them.
+    """
+
+    def __init__(self, database: Database, patience_s: float) -> None:
+        self._database = database
+        self._patience_s = patience_s
+        self._last = -math.inf  # wall clock: monotonic time stands still while the host sleeps
+        self._patient_until = -math.inf
+
+    def reap(self) -> list[Reaped]:
+        """One round, in a transaction of its own. Raises what `Database.write` raises."""
+        now = time.time()
+        if now - self._last > self._patience_s:
+            self._patient_until = now + self._patience_s
+        self._last = now
+        if now < self._patient_until:
+            return []
+        try:
+            with self._database.write() as session:
+                return reap(session)
+        except StoreUnavailable:
+            self._patient_until = time.time() + self._patience_s
+            raise
+
+
 def release(
     session: Session, worker_id: int, message: str, *, charged: bool = True, now: datetime | None = None
 ) -> list[Reaped]:
@@ -46,6 +79,16 @@ def release(
         for run in runs:
             run.max_attempts += 1
     return [_lose(session, run, reason, now) for run in runs]
+
+
+def retire_silent(session: Session, silent_s: float, now: datetime | None = None) -> None:
+    """Show workers without a heartbeat for ``silent_s`` as offline; a heartbeat brings them back."""
+    now = now or store_now(session)
+    session.execute(
+        update(Worker)
+        .where(Worker.state != "offline", Worker.heartbeat_at < now - timedelta(seconds=silent_s))
+        .values(state="offline")
+    )
 
 
 def stale_queued(session: Session, older_than_s: float = 5.0, now: datetime | None = None) -> int:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from pathlib import Path
 
 import pytest
+from queue_fixture import Queue
 from sqlalchemy import select
 
+from server.db.engine import Database
 from server.db.errors import LeaseLost
-from server.db.tables import Attempt
+from server.db.tables import Attempt, Base
 from server.queue.cancel import cancel_experiment, cancel_run, retry_run
 from server.queue.claim import ClaimedRun, claim
 from server.queue.finish import finish
 from server.queue.lease import cancel_requests, hold, renew
-from server.queue.reap import reap, release, stale_queued
-
-if TYPE_CHECKING:
-    from conftest import Queue
+from server.queue.reap import Reaper, reap, release, stale_queued
 
 
-def take(queue: Queue, at_s: float = 1, worker_id: int = 1, devices: tuple[str, ...] = ("cpu",)) -> ClaimedRun | None:
-    return claim(queue.session, worker_id, devices, 15, queue.at(at_s))
+def take(
+    queue: Queue, at_s: float = 1, worker_id: int = 1, devices: tuple[str, ...] = ("cpu", "auto"), alone: bool = True
+) -> ClaimedRun | None:
+    return claim(queue.session, worker_id, devices, 15, queue.at(at_s), alone=alone)
 
 
 def must_take(queue: Queue, at_s: float = 1) -> ClaimedRun:
@@ -44,9 +46,18 @@ def test_a_run_goes_only_to_a_device_it_fits(queue: Queue) -> None:
     assert first.run_id == any_device
     assert take(queue) is None
     assert take(queue, devices=()) is None
-    second = take(queue, devices=("cuda:1",))
+    second = take(queue, devices=("cuda", "cuda:1"))
     assert second is not None
     assert second.run_id == gpu
+
+
+def test_a_benchmark_on_a_cpu_waits_until_it_is_alone_and_is_not_overtaken(queue: Queue) -> None:
+    (benchmark,) = queue.experiment()
+    queue.run(benchmark).kind = "benchmark"
+    queue.experiment(created_s=1)
+    assert take(queue, alone=False) is None
+    assert must_take(queue).run_id == benchmark
+    assert take(queue, alone=False) is not None
 
 
 def test_a_claim_leases_the_run_and_begins_an_attempt(queue: Queue) -> None:
@@ -161,6 +172,24 @@ def test_retry_opens_the_experiment_again(queue: Queue) -> None:
     experiment = queue.experiment_of(run_id)
     assert (experiment.state, experiment.ended_at, experiment.comparison) == ("running", None, None)
     assert must_take(queue).attempt == 2
+
+
+def test_a_reaper_is_patient_after_an_outage(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    Base.metadata.create_all(database.engine)
+    with database.write() as session:
+        queue = Queue(session)
+        (run_id,) = queue.experiment()
+        must_take(queue)
+    reaper = Reaper(database, patience_s=0.3)
+    assert reaper.reap() == [], "a reaper that has just started gives workers time to renew"
+    time.sleep(0.2)
+    assert reaper.reap() == []
+    time.sleep(0.2)
+    assert [lost.run_id for lost in reaper.reap()] == [run_id]
+    time.sleep(0.4)
+    assert reaper.reap() == [], "so does one that slept: the whole host may have slept"
+    database.dispose()
 
 
 def test_the_doorbell_is_rung_again_for_rows_left_waiting(queue: Queue) -> None:

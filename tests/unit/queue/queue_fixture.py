@@ -1,0 +1,69 @@
+"""A queue in a SQLite file, and helpers that put experiments into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from server.db.tables import Base, Experiment, Project, Run, User, Worker, Workload
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Queue:
+    """One open session and the rows it needs; ``at(seconds)`` is a time after the start."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        session.add(User(id=1, name="ann", role="admin", created_at=START))
+        session.add(Project(id=1, name="default", created_at=START))
+        session.add(
+            Workload(id=1, name="w", source_hash="h", path="w.py", description={}, first_seen_at=START, seen_at=START)
+        )
+        session.flush()
+        for number in (1, 2):
+            session.add(
+                Worker(id=number, name=f"host-{number}", host="host", pid=number, version="0", slots=1, devices=[],
+                       state="online", started_at=START, heartbeat_at=START)
+            )  # fmt: skip
+        session.flush()
+
+    def at(self, seconds: float) -> datetime:
+        return START + timedelta(seconds=seconds)
+
+    def experiment(
+        self, num_runs: int = 1, *, priority: int = 0, device: str = "cpu", created_s: float = 0
+    ) -> list[int]:
+        """Submit an experiment; return the ids of its runs."""
+        experiment = Experiment(project_id=1, workload_id=1, owner_id=1, name="e", state="queued", plan={},
+                                created_at=self.at(created_s))  # fmt: skip
+        self.session.add(experiment)
+        self.session.flush()
+        runs = [
+            Run(experiment_id=experiment.id, kind="train", role="baseline", recipe_name="32-true", recipe={}, seed=seed,
+                steps=10, config={"device": device}, state="queued", priority=priority, created_at=self.at(created_s))
+            for seed in range(num_runs)
+        ]  # fmt: skip
+        self.session.add_all(runs)
+        self.session.flush()
+        return [run.id for run in runs]
+
+    def run(self, run_id: int) -> Run:
+        return self.session.get_one(Run, run_id, populate_existing=True)
+
+    def experiment_of(self, run_id: int) -> Experiment:
+        return self.session.get_one(Experiment, self.run(run_id).experiment_id, populate_existing=True)
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Queue]:
+    engine = create_engine(f"sqlite:///{tmp_path / 'queue.sqlite3'}")
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        yield Queue(session)
+    engine.dispose()
