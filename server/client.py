@@ -141,17 +141,24 @@ def url_file(settings: Settings) -> Path:
     return settings.data_dir / "local.url"
 
 
+def server_url(settings: Settings) -> str:
+    """The address the environment names, else the local server's."""
+    return os.environ.get("AMPBOARD_URL") or _local_url(settings)
+
+
 def connect(settings: Settings) -> Client:
     """The client that the environment asks for.
 
-    AMPBOARD_URL and AMPBOARD_TOKEN come first. Without a URL, the local server's address is used. The local token goes
-    only to the local server: never to an address from the environment.
+    AMPBOARD_URL and AMPBOARD_TOKEN come first. The local token goes only to the local server, never to another address.
     """
-    url, token = os.environ.get("AMPBOARD_URL"), os.environ.get("AMPBOARD_TOKEN")
-    local_url = _read(url_file(settings)) or f"http://127.0.0.1:{settings.port}"
-    if token is None and (url is None or url.rstrip("/") == local_url.rstrip("/")):
+    url, token = server_url(settings), os.environ.get("AMPBOARD_TOKEN")
+    if token is None and url.rstrip("/") == _local_url(settings).rstrip("/"):
         token = _read(token_file(settings))
-    return Client(url or local_url, token)
+    return Client(url, token)
+
+
+def _local_url(settings: Settings) -> str:
+    return _read(url_file(settings)) or f"http://127.0.0.1:{settings.port}"
 
 
 def _read(path: Path) -> str | None:

@@ -1,0 +1,90 @@
+"""``ampboard demo``: everything on this machine, and one experiment that fails silently without loss scaling."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from server.cli.processes import DataDir, Host, NoBrowser, Port, greet, settings_with, tell, wait_for_interrupt
+from server.cli.terminal import out
+from server.client import Client, Json
+
+WORKLOAD = "photo-denoiser"
+SUBMISSION: Json = {
+    "name": "Demo: which precision is safe for this denoiser?",
+    "workload": WORKLOAD,
+    "recipes": ["32-true", "bf16-mixed", "16-mixed", {"precision": "16-mixed", "scaler": "none"}],
+    "seeds": 5,
+    "control": True,
+    "measure_gain": True,
+    "tags": ["demo"],
+}
+GROWTH_INTERVAL = 2000
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's command."""
+    app.command()(demo)
+
+
+def demo(
+    host: Host = None,
+    port: Port = None,
+    data_dir: DataDir = None,
+    no_browser: NoBrowser = False,
+    leave: Annotated[
+        bool, typer.Option("--exit", help="Stop when done; the exit status is 0 when every recipe got its verdict.")
+    ] = False,
+    steps: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+) -> None:
+    """Start everything, train a small denoiser in four precisions, and print which of them are as good as fp32."""
+    from server.cli.up import running
+
+    settings = settings_with(host, port, data_dir)
+    tell("Starting ampboard …")
+    with running(settings, tell) as installation:
+        greet(settings, installation, open_browser=not (no_browser or leave))
+        with installation.client() as client:
+            judged = run_demo(client, SUBMISSION | _changes(steps, seeds))
+        if not leave:
+            out().print("\n  ampboard keeps serving; stop with Ctrl-C\n")
+            wait_for_interrupt()
+    if leave and not judged:
+        raise typer.Exit(1)
+
+
+def _changes(steps: int | None, seeds: int | None) -> Json:
+    return {key: value for key, value in (("steps", steps), ("seeds", seeds)) if value is not None}
+
+
+def run_demo(client: Client, submission: Json) -> bool:
+    """Submit, follow, print. Whether every recipe got a verdict."""
+    from server.cli.follow import follow
+    from server.cli.verdict_table import print_comparison
+
+    experiment = client.post("/api/v1/experiments", submission)
+    url = f"{client.url}/experiments/{experiment['id']}"
+    out().print(
+        f"  experiment {experiment['id']}, {experiment['progress']['total']} runs: watch it live at {url}\n",
+        soft_wrap=True,
+    )
+    comparison = follow(client, experiment["id"])
+    print_comparison(comparison, url)
+    for line in about(comparison):
+        out().print(f"  note: {line}", style="dim", soft_wrap=True)
+    return all(recipe["verdict"] for recipe in comparison["recipes"])
+
+
+def about(comparison: Json) -> list[str]:
+    """What must be known to read the demo's verdicts rightly."""
+    steps = comparison["conditions"]["steps"]
+    lines = [
+        "This workload is constructed: its loss is small on purpose, so that unscaled fp16 loses its gradients.",
+        f"Each run has {steps} steps"
+        + ("; the loss scale never gets to grow." if steps < GROWTH_INTERVAL else "; the loss scale may grow."),
+    ]
+    if any(recipe["numerics"] == "emulated" for recipe in comparison["recipes"]):
+        lines.append("fp16 is emulated here: its range faults are a GPU's, its speed and memory are not measured.")
+    return lines
