@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def settings_with(host: str | None, port: int | None, data_dir: Path | None) -> Settings:
     """The settings of the environment, with what was given on the command line in front."""
-    given = {"host": host, "port": port, "data_dir": data_dir}
+    given: dict[str, Any] = {"host": host, "port": port, "data_dir": data_dir}
     return Settings(**{key: value for key, value in given.items() if value is not None})
 
 
