@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from server.db.json_values import spell
 from server.db.tables import Series
 from server.metrics.codec import Points
 
@@ -33,6 +36,33 @@ def update_summaries(session: Session, run_id: int, attempt: int, columns: dict[
             rows[name] = _new_row(run_id, attempt, name, points)
             session.add(rows[name])
         _merge(rows[name], points)
+
+
+def summaries_of(session: Session, run_ids: Sequence[int]) -> dict[int, dict[str, Series]]:
+    """The rows of the runs' series by run and name, each from the newest attempt that has the series."""
+    newest: dict[int, dict[str, Series]] = {}
+    query = select(Series).where(Series.run_id.in_(run_ids)).order_by(Series.run_id, Series.name, Series.attempt)
+    for row in session.scalars(query):
+        newest.setdefault(row.run_id, {})[row.name] = row
+    return newest
+
+
+def summary_json(row: Series) -> dict[str, Any]:
+    """A summary as REST gives it: minimum and maximum over finite values, the last value as it is."""
+    return {
+        "name": row.name,
+        "attempt": row.attempt,
+        "num_points": row.num_points,
+        "first_step": row.first_step,
+        "last_step": row.last_step,
+        "last": spell(last_value(row)),
+        "min": row.finite_min,
+        "max": row.finite_max,
+        "num_nan": row.num_nan,
+        "num_pos_inf": row.num_pos_inf,
+        "num_neg_inf": row.num_neg_inf,
+        "first_non_finite_step": row.first_non_finite_step,
+    }
 
 
 def last_value(row: Series) -> float:

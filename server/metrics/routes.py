@@ -1,0 +1,128 @@
+"""Series over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.access import viewer
+from server.db.tables import Experiment, Run
+from server.errors import Fault, Invalid, NotFound
+from server.metrics.cursors import experiment_cursor, run_cursor, spell_experiment_cursor
+from server.metrics.read import DEFAULT_MAX_POINTS, MIN_POINTS, series_names, window, windows
+from server.metrics.schemas import ExperimentSeries, SeriesList, SeriesWindow
+from server.records.routes import router as records
+from server.state import DatabaseOf
+
+MAX_POINTS = 1_000_000
+MAX_NAMES = 50
+_STEP = 2**63
+
+router = APIRouter(dependencies=[Depends(viewer)])
+series = APIRouter(prefix="/api/v1", tags=["series"])
+
+MaxPoints = Annotated[int, Query(ge=MIN_POINTS, le=MAX_POINTS, description="Above this, points are binned.")]
+
+
+@series.get("/runs/{run_id}/series", response_model=SeriesList)
+def list_series(run_id: int, database: DatabaseOf) -> Response:
+    """The names of a run's series with their counts, range, last value, minimum and maximum."""
+    with database.read() as session:
+        run = find_run(session, run_id)
+        return _json({"items": series_names(session, run_id), "cursor": str(run_cursor(session, run))})
+
+
+@series.get("/runs/{run_id}/series/{name:path}", response_model=SeriesWindow)
+def show_series(
+    run_id: int,
+    name: str,
+    database: DatabaseOf,
+    start: Annotated[int | None, Query(alias="from", ge=-_STEP, lt=_STEP, description="First step.")] = None,
+    end: Annotated[int | None, Query(alias="to", ge=-_STEP, lt=_STEP, description="Last step, included.")] = None,
+    max_points: MaxPoints = DEFAULT_MAX_POINTS,
+) -> Response:
+    """A window of a series: every stored point when they are few enough, else binned with every extreme kept."""
+    with database.read() as session:
+        find_run(session, run_id)
+        result = window(session, run_id, name, start, end, max_points)
+        if not result.num_points and name not in {item["name"] for item in series_names(session, run_id)}:
+            raise NotFound(f"run {run_id} has no series {name[:80]!r}: GET /api/v1/runs/{run_id}/series lists them")
+    return _json(result.to_json())
+
+
+@series.get("/experiments/{experiment_id}/series", response_model=ExperimentSeries)
+def show_experiment_series(
+    experiment_id: int,
+    database: DatabaseOf,
+    names: Annotated[str, Query(min_length=1, max_length=10_000, description="Series names, separated by commas.")],
+    max_points: MaxPoints = 500,
+    after: Annotated[str | None, Query(max_length=100_000, description='Only later steps: {"<run>": step, …}.')] = None,
+) -> Response:
+    """The same series of every run of an experiment, for one chart."""
+    wanted = split_names("names", names)
+    later = _parse_after(after)
+    with database.read() as session:
+        find_experiment(session, experiment_id)
+        runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
+        loaded = windows(session, [run.id for run in runs], wanted, max_points=max_points, after=later)
+        cursor = spell_experiment_cursor(experiment_cursor(session, experiment_id))
+    items = [
+        {
+            "run_id": run.id,
+            "recipe": run.recipe_name,
+            "seed": run.seed,
+            "role": run.role,
+            "attempt": run.attempt,
+            "series": {name: found.to_json() for name, found in loaded.get(run.id, {}).items()},
+        }
+        for run in runs
+    ]
+    return _json({"runs": items, "cursor": cursor})
+
+
+def find_run(session: Session, run_id: int) -> Run:
+    """The run's row. Raises `NotFound`."""
+    run = session.get(Run, run_id)
+    if run is None:
+        raise NotFound(f"run {run_id} is not here: GET /api/v1/runs lists those that are")
+    return run
+
+
+def find_experiment(session: Session, experiment_id: int) -> Experiment:
+    """The experiment's row. Raises `NotFound`."""
+    experiment = session.get(Experiment, experiment_id)
+    if experiment is None:
+        raise NotFound(f"experiment {experiment_id} is not here: GET /api/v1/experiments lists those that are")
+    return experiment
+
+
+def split_names(field: str, text: str) -> list[str]:
+    """Series names from a list with commas, each once. Raises `Invalid`."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if len(names) > MAX_NAMES:
+        rule = f"at most {MAX_NAMES} series are read at once"
+        raise Invalid([Fault(field=field, value=len(names), rule=rule, remedy="ask for fewer, in several requests")])
+    return names
+
+
+def _parse_after(text: str | None) -> dict[int, int]:
+    if text is None:
+        return {}
+    try:
+        given = msgspec.json.decode(text, type=dict[int, int])
+    except (msgspec.MsgspecError, RecursionError):
+        rule = "after is a JSON object of run ids and steps"
+        raise Invalid([Fault(field="after", value=text, rule=rule, remedy='such as {"12": 100, "13": 90}')]) from None
+    return {run_id: max(-_STEP, min(step, _STEP - 1)) for run_id, step in given.items()}
+
+
+def _json(content: Any) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")
+
+
+router.include_router(series)
+router.include_router(records)
