@@ -7,29 +7,29 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from server.access import viewer
-from server.db.tables import Experiment, Run
+from server.db.tables import Run
 from server.errors import Fault, Invalid, NotFound
 from server.metrics.cursors import experiment_cursor, run_cursor, spell_experiment_cursor
 from server.metrics.read import DEFAULT_MAX_POINTS, MIN_POINTS, series_names, window, windows
 from server.metrics.schemas import ExperimentSeries, SeriesList, SeriesWindow
 from server.records.routes import router as records
+from server.records.subjects import Id, find_experiment, find_run
 from server.state import DatabaseOf
 
 MAX_POINTS = 1_000_000
 MAX_NAMES = 50
 _STEP = 2**63
 
-router = APIRouter(dependencies=[Depends(viewer)])
-series = APIRouter(prefix="/api/v1", tags=["series"])
+router = APIRouter()
+series = APIRouter(prefix="/api/v1", tags=["series"], dependencies=[Depends(viewer)])
 
 MaxPoints = Annotated[int, Query(ge=MIN_POINTS, le=MAX_POINTS, description="Above this, points are binned.")]
 
 
 @series.get("/runs/{run_id}/series", response_model=SeriesList)
-def list_series(run_id: int, database: DatabaseOf) -> Response:
+def list_series(run_id: Id, database: DatabaseOf) -> Response:
     """The names of a run's series with their counts, range, last value, minimum and maximum."""
     with database.read() as session:
         run = find_run(session, run_id)
@@ -38,7 +38,7 @@ def list_series(run_id: int, database: DatabaseOf) -> Response:
 
 @series.get("/runs/{run_id}/series/{name:path}", response_model=SeriesWindow)
 def show_series(
-    run_id: int,
+    run_id: Id,
     name: str,
     database: DatabaseOf,
     start: Annotated[int | None, Query(alias="from", ge=-_STEP, lt=_STEP, description="First step.")] = None,
@@ -56,7 +56,7 @@ def show_series(
 
 @series.get("/experiments/{experiment_id}/series", response_model=ExperimentSeries)
 def show_experiment_series(
-    experiment_id: int,
+    experiment_id: Id,
     database: DatabaseOf,
     names: Annotated[str, Query(min_length=1, max_length=10_000, description="Series names, separated by commas.")],
     max_points: MaxPoints = 500,
@@ -82,22 +82,6 @@ def show_experiment_series(
         for run in runs
     ]
     return _json({"runs": items, "cursor": cursor})
-
-
-def find_run(session: Session, run_id: int) -> Run:
-    """The run's row. Raises `NotFound`."""
-    run = session.get(Run, run_id)
-    if run is None:
-        raise NotFound(f"run {run_id} is not here: GET /api/v1/runs lists those that are")
-    return run
-
-
-def find_experiment(session: Session, experiment_id: int) -> Experiment:
-    """The experiment's row. Raises `NotFound`."""
-    experiment = session.get(Experiment, experiment_id)
-    if experiment is None:
-        raise NotFound(f"experiment {experiment_id} is not here: GET /api/v1/experiments lists those that are")
-    return experiment
 
 
 def split_names(field: str, text: str) -> list[str]:

@@ -5,28 +5,29 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
-from sqlalchemy.orm import Session
+from fastapi import APIRouter, Depends, Query, Request, Response
 
-from server.db.tables import Artifact, Run
+from server.access import viewer
+from server.db.tables import Artifact
 from server.errors import NotFound
 from server.paging import decode_cursor, encode_cursor
 from server.records.artifacts import artifact_with_content, artifacts_of
 from server.records.events import event_json, events_of
 from server.records.logs import log_end, read_log
 from server.records.schemas import ArtifactList, ArtifactOut, EventList, EventOut, LogOut
+from server.records.subjects import Id, find_run
 from server.state import DatabaseOf
 
 MAX_EVENTS = 1000
 MAX_LOG_CHARS = 256 * 1024
 PNG = b"\x89PNG\r\n\x1a\n"
 
-router = APIRouter(prefix="/api/v1", tags=["records"])
+router = APIRouter(prefix="/api/v1", tags=["records"], dependencies=[Depends(viewer)])
 
 
 @router.get("/runs/{run_id}/events")
 def list_events(
-    run_id: int,
+    run_id: Id,
     database: DatabaseOf,
     after: Annotated[str | None, Query(max_length=400, description="next_cursor of an earlier answer.")] = None,
     kind: Annotated[list[str] | None, Query(max_length=20, description="Repeat it for several kinds.")] = None,
@@ -36,7 +37,7 @@ def list_events(
     """The events of a run in the order they happened, none left out; every attempt's unless one is given."""
     place = (0, 0) if after is None else decode_cursor(after, int, int)
     with database.read() as session:
-        _find_run(session, run_id)
+        find_run(session, run_id)
         rows = events_of(
             session, run_id, after=(place[0], place[1]), kinds=kind or (), attempt=attempt, limit=limit + 1
         )
@@ -50,7 +51,7 @@ def list_events(
 
 @router.get("/runs/{run_id}/logs")
 def show_log(
-    run_id: int,
+    run_id: Id,
     database: DatabaseOf,
     position: Annotated[int, Query(ge=0, lt=2**62, description="Characters to leave out at the beginning.")] = 0,
     tail: Annotated[int | None, Query(ge=1, le=MAX_LOG_CHARS, description="Only the last characters.")] = None,
@@ -58,7 +59,7 @@ def show_log(
 ) -> LogOut:
     """What the run wrote to stdout and stderr, in pieces; go on at next_position until it is end_position."""
     with database.read() as session:
-        run = _find_run(session, run_id)
+        run = find_run(session, run_id)
         number = run.attempt if attempt is None else attempt
         end = log_end(session, run_id, number)
         start = position if tail is None else max(position, end - tail)
@@ -74,15 +75,15 @@ def show_log(
 
 
 @router.get("/runs/{run_id}/artifacts")
-def list_artifacts(run_id: int, database: DatabaseOf) -> ArtifactList:
+def list_artifacts(run_id: Id, database: DatabaseOf) -> ArtifactList:
     """The files a run made, each name from the newest attempt that has it."""
     with database.read() as session:
-        _find_run(session, run_id)
+        find_run(session, run_id)
         return ArtifactList(items=[ArtifactOut.of(row) for row in artifacts_of(session, [run_id])])
 
 
 @router.get("/artifacts/{artifact_id}", response_class=Response)
-def show_artifact(artifact_id: int, request: Request, database: DatabaseOf) -> Response:
+def show_artifact(artifact_id: Id, request: Request, database: DatabaseOf) -> Response:
     """The bytes of a file. Only real PNG pictures are shown in the browser, anything else is downloaded."""
     with database.read() as session:
         artifact = artifact_with_content(session, artifact_id)
@@ -92,13 +93,6 @@ def show_artifact(artifact_id: int, request: Request, database: DatabaseOf) -> R
     if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(artifact.content, media_type=_media_type(artifact), headers=headers)
-
-
-def _find_run(session: Session, run_id: int) -> Run:
-    run = session.get(Run, run_id)
-    if run is None:
-        raise NotFound(f"run {run_id} is not here: GET /api/v1/runs lists those that are")
-    return run
 
 
 def _media_type(artifact: Artifact) -> Literal["image/png", "application/octet-stream"]:

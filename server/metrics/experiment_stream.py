@@ -1,0 +1,132 @@
+"""What is new of an experiment since a place: the points of the series asked for, and the state of its runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.db.engine import Database
+from server.db.tables import Experiment, Run, Segment
+from server.metrics.codec import unpack
+from server.metrics.cursors import ExperimentCursor, Place, spell_experiment_cursor
+from server.metrics.read import columns_json
+from server.metrics.run_stream import FINAL_STATES, message
+
+_MAX_SEGMENTS = 200
+_STATES = ("queued", "running", "completed", "failed", "cancelled")
+
+
+class ExperimentNews(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages ready to send, the place after them, and the experiment's state as it was when they were read.
+
+    ``settled`` are the runs of which nothing more can come. ``more``: another poll will find something at once.
+    ``ended``: the experiment is over, judged if it is to be, and everything asked for was sent.
+    """
+
+    messages: list[bytes]
+    cursor: ExperimentCursor
+    settled: frozenset[int]
+    state: bytes
+    active: bool
+    more: bool
+    ended: bool
+
+
+def experiment_news(
+    database: Database,
+    experiment_id: int,
+    names: Sequence[str],
+    cursor: ExperimentCursor,
+    settled: frozenset[int],
+) -> ExperimentNews | None:
+    """What to send after the cursor, from one snapshot; None when the experiment is gone.
+
+    Runs in ``settled`` are not asked again, so that a poll costs as much as runs are going, not as runs are there.
+    """
+    with database.read() as session:
+        experiment = session.get(Experiment, experiment_id)
+        if experiment is None:
+            return None
+        runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
+        messages: list[bytes] = []
+        cursor = dict(cursor)
+        done = {run.id for run in runs if run.id in settled and run.state in FINAL_STATES}
+        more = False
+        for run in runs:
+            if run.id in done or run.attempt == 0:
+                continue
+            room = _MAX_SEGMENTS - len(messages)
+            more = room <= 0 or _add_points(session, run, names, cursor, messages, room)
+            if more:
+                break
+            if run.state in FINAL_STATES:
+                done.add(run.id)
+        return ExperimentNews(
+            messages=messages,
+            cursor=cursor,
+            settled=frozenset(done),
+            state=msgspec.json.encode(experiment_state(experiment, runs)),
+            active=any(run.state == "running" for run in runs),
+            more=more,
+            ended=not more and _over(experiment),
+        )
+
+
+def experiment_state(experiment: Experiment, runs: Sequence[Run]) -> dict[str, Any]:
+    """What a page shows of an experiment's progress."""
+    counts = Counter(run.state for run in runs)
+    return {
+        "id": experiment.id,
+        "state": experiment.state,
+        "judged": experiment.judged_at is not None,
+        "progress": {"total": len(runs), **{state: counts[state] for state in _STATES}},
+        "runs": [
+            {
+                "id": run.id,
+                "state": run.state,
+                "step": run.step,
+                "steps": run.steps,
+                "attempt": run.attempt,
+                "reason": run.reason,
+            }
+            for run in runs
+        ],
+    }
+
+
+def _over(experiment: Experiment) -> bool:
+    return experiment.state == "cancelled" or (experiment.state == "ended" and experiment.judged_at is not None)
+
+
+def _add_points(
+    session: Session, run: Run, names: Sequence[str], cursor: ExperimentCursor, messages: list[bytes], room: int
+) -> bool:
+    """Append the run's new points and move its place in the cursor; whether there is more than fits."""
+    place = cursor.get(run.id, Place(1, 0))
+    if place.attempt > run.attempt:
+        place = Place(1, 0)  # from a history that is not this one: begin again
+    while True:
+        rows = session.scalars(
+            select(Segment)
+            .where(Segment.run_id == run.id, Segment.attempt == place.attempt, Segment.sequence > place.sequence)
+            .order_by(Segment.sequence)
+            .limit(room)
+        ).all()
+        for row in rows:
+            place = Place(row.attempt, row.sequence)
+            cursor[run.id] = place
+            series = {name: columns_json(points) for name, points in unpack(row.payload, names).items()}
+            if series:
+                content = {"run_id": run.id, "attempt": row.attempt, "sequence": row.sequence, "series": series}
+                messages.append(message("points", content, spell_experiment_cursor(cursor)))
+        if len(rows) == room:
+            return True
+        if place.attempt >= run.attempt:
+            return False
+        place = Place(place.attempt + 1, 0)
+        cursor[run.id] = place
