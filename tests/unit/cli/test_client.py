@@ -33,9 +33,11 @@ def test_problem_details_keep_value_rule_and_remedy() -> None:
 
 @pytest.mark.parametrize("body", ["<html>", "[1]", ""])
 def test_an_error_that_is_no_problem_still_names_address_and_status(body: str) -> None:
-    with Client("http://127.0.0.1:1", None, transport=answering(502, text=body)) as client:
-        with pytest.raises(ApiError, match=r"http://127\.0\.0\.1:1/x answered 502 Bad Gateway"):
-            client.get("/x")
+    with (
+        Client("http://127.0.0.1:1", None, transport=answering(502, text=body)) as client,
+        pytest.raises(ApiError, match=r"http://127\.0\.0\.1:1/x answered 502 Bad Gateway"),
+    ):
+        client.get("/x")
 
 
 def test_html_from_another_program_is_named() -> None:
@@ -48,9 +50,11 @@ def test_no_server_says_how_to_start_one() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")
 
-    with Client("http://127.0.0.1:1", None, transport=httpx.MockTransport(refuse)) as client:
-        with pytest.raises(ServerUnreachable, match="ampboard up"):
-            client.get("/x")
+    with (
+        Client("http://127.0.0.1:1", None, transport=httpx.MockTransport(refuse)) as client,
+        pytest.raises(ServerUnreachable, match="ampboard up"),
+    ):
+        client.get("/x")
 
 
 def test_none_is_left_out_of_the_query() -> None:

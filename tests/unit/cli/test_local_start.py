@@ -50,9 +50,8 @@ def test_a_file_in_place_of_the_data_folder_is_named(tmp_path: Path) -> None:
 
 def test_two_starts_on_one_folder_exclude_each_other(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
-    with held(settings):
-        with pytest.raises(CommandError, match=f"process id {os.getpid()}"), held(settings):
-            pass
+    with held(settings), pytest.raises(CommandError, match=f"process id {os.getpid()}"), held(settings):
+        pass
     with held(settings):
         pass
 
