@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from server.cli.errors import CommandError
 from server.cli.terminal import err, out
 from server.settings import Settings
 
@@ -87,9 +88,13 @@ def wait_for_interrupt() -> None:
 
 def server(host: Host = None, port: Port = None, data_dir: DataDir = None) -> None:
     """Start the server alone: pages and REST. Workers run elsewhere, joined by database and broker."""
-    from server.serve import serve
+    from server.app import serve
+    from server.errors import ConfigurationError
 
-    serve(settings_with(host, port, data_dir))
+    try:
+        serve(settings_with(host, port, data_dir), on_listening=lambda url: tell(f"ampboard serves at {url}"))
+    except ConfigurationError as error:
+        raise CommandError(str(error)) from error
 
 
 def worker(data_dir: DataDir = None) -> None:
