@@ -186,8 +186,8 @@ def why_of(evidence: ExperimentEvidence, control: Control | None) -> str:
         "Runs are paired by seed: same initial weights, data order and dropout stream. "
         f"{_metric(evidence)} at the last evaluation; harm is candidate minus baseline in the bad direction. "
         "SAFE needs a non-inferiority test at one-sided 5 % against the margin of "
-        f"{sentences.margin_text(evidence.primary)}, fixed at submission; UNSAFE needs the whole 90 % interval beyond it, "
-        "or one run that broke while its FP32 twin stayed healthy. Judged once, when all planned runs had ended."
+        f"{sentences.margin_text(evidence.primary)}, fixed at submission; UNSAFE needs the whole 90 % interval beyond "
+        "it, or one run that broke while its FP32 twin stayed healthy. Judged once, when all planned runs had ended."
     )
     if control is not None:
         text += (
@@ -205,7 +205,8 @@ def recipe_why(evidence: ExperimentEvidence, quality: Quality) -> str:
     low, high = (sentences.shift(primary, end) for end in quality.interval)
     text = (
         f"Paired t over {sentences.count(quality.num_pairs, 'pair')}: "
-        f"mean {sentences.shift(primary, quality.mean_harm)}, 90 % interval from {low} to {high}, margin {sentences.margin_text(primary)}."
+        f"mean {sentences.shift(primary, quality.mean_harm)}, 90 % interval from {low} to "
+        f"{high}, margin {sentences.margin_text(primary)}."
     )
     if quality.floored:
         text += " The spread is below the metric's resolution, so the interval was widened to that."

@@ -1,4 +1,4 @@
-"""Is it worth it here? Speed from alternating blocks, memory from a process per arm. Never a figure for emulated fp16."""
+"""Is it worth it here? Speed from alternating blocks, memory from a process per arm; no figures for emulated fp16."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MIN_BLOCKS = 10
 NOTICEABLE = 0.05  # a ratio within 5 % of 1 is the same speed in practice
 
 WHY = (
-    "Two standing processes, baseline and candidate, ran timed blocks in the order A B B A on one device, warm-up apart. "
-    "The ratio is the candidate's median throughput over the baseline's; its interval is a 95 % percentile bootstrap "
+    "Two standing processes, baseline and candidate, ran timed blocks in the order A B B A on one device, warm-up "
+    "apart. The ratio is the candidate's median throughput over the baseline's; its interval is a 95 % percentile bootstrap "
     "over blocks (4,000 draws, fixed seed). Memory was measured in a process of its own for each arm."
 )
 

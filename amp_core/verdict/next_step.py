@@ -37,10 +37,9 @@ def next_step_of(
         return None
     broken = _unpaired_runs(evidence, recipe)
     if broken:
-        return NextStep(
-            sentence=f"Mend and retry {sentences.count(len(broken), 'run')} that did not finish: "
-            f"{sentences.listing([f'run {run.run_id}' for run in broken[:4]])}{' and others' if len(broken) > 4 else ''}."
-        )
+        named = [f"run {run.run_id}" for run in broken[:3]] + (["others"] if len(broken) > 3 else [])
+        number = sentences.count(len(broken), "run")
+        return NextStep(sentence=f"Mend and retry {number} that did not finish: {sentences.listing(named)}.")
     if quality.num_pairs < quality.num_planned:
         return NextStep(
             sentence=f"Mend the workload first: {quality.num_planned - quality.num_pairs} of "
@@ -72,8 +71,8 @@ def _more_seeds(
     primary = evidence.primary
     if floor >= primary.margin:
         return NextStep(
-            sentence=f"More seeds cannot help: the metric moves in steps of {sentences.amount(primary, floor)}, the margin "
-            f"is {sentences.margin_text(primary)}. Evaluate on more samples."
+            sentence=f"More seeds cannot help: the metric moves in steps of {sentences.amount(primary, floor)}, "
+            f"the margin is {sentences.margin_text(primary)}. Evaluate on more samples."
         )
     sd = spread_of(quality, control, baseline, primary.relative)
     if sd is None:
@@ -84,7 +83,7 @@ def _more_seeds(
         number = None if calm is None else max(number, calm)
     if number is None:
         return NextStep(
-            sentence=f"More seeds would hardly settle it: at this spread even {MAX_SEEDS} seeds are too few to tell the "
+            sentence=f"More seeds would hardly settle it: at this spread even {MAX_SEEDS} are too few to tell the "
             f"difference from the margin of {sentences.margin_text(primary)}."
         )
     return _ask_for_seeds(evidence, recipe, number)
@@ -94,8 +93,8 @@ def _ask_for_seeds(evidence: ExperimentEvidence, recipe: Recipe, number: int) ->
     minutes = minutes_for(evidence, recipe, number)
     duration = "" if minutes is None else f", {sentences.minutes_text(minutes)}"
     return NextStep(
-        sentence=f"Run {sentences.count(number, 'more seed')}{duration}, as a new experiment: it is judged on fresh seeds "
-        "alone, because looking twice at the same ones would call bad recipes safe too often.",
+        sentence=f"Run {sentences.count(number, 'more seed')}{duration}, as a new experiment: it is judged on fresh "
+        "seeds alone, because looking twice at the same ones would call bad recipes safe too often.",
         action="more_seeds",
         num_seeds=number,
         minutes=minutes,

@@ -101,14 +101,14 @@ def _unsettled(evidence: ExperimentEvidence, quality: Quality) -> list[Reason]:
     if upper >= quality.margin:
         primary = evidence.primary
         text = (
-            f"Between {sentences.shift(primary, lower)} and {sentences.shift(primary, upper)} is possible; the margin is "
-            f"{sentences.margin_text(primary)}."
+            f"Between {sentences.shift(primary, lower)} and {sentences.shift(primary, upper)} is possible; "
+            f"the margin is {sentences.margin_text(primary)}."
         )
         return [_reason("interval_reaches_margin", "caution", text)]
     if quality.holm is not None and not quality.holm.passes:
         text = (
-            f"Alone it would pass, but with {quality.holm.num_recipes} recipes to choose from one may look safe by luck: "
-            "the stricter test is not passed."
+            f"Alone it would pass, but with {quality.holm.num_recipes} recipes to choose from one may look safe by "
+            "luck: the stricter test is not passed."
         )
         return [_reason("several_recipes", "caution", text)]
     return []
@@ -135,7 +135,7 @@ def _benign(evidence: ExperimentEvidence, recipe: Recipe) -> list[Reason]:
     if skipped == 0 or lost_fraction_after_settling(recipe, runs) > LOST_SAMPLES_LIMIT:
         return []
     text = (
-        f"{sentences.count(skipped, 'step')} skipped in {sentences.count(len(runs), 'run')} while the loss scale found its "
-        "level: expected."
+        f"{sentences.count(skipped, 'step')} skipped in {sentences.count(len(runs), 'run')} while the loss scale "
+        "found its level: expected."
     )
     return [_reason("settling_skips", "info", text)]

@@ -29,7 +29,7 @@ def has_non_finite(run: RunEvidence, *places: str) -> bool:
 
 
 def is_healthy(run: RunEvidence) -> bool:
-    """Whether a twin can testify: it completed, its metric, evaluations and weights are finite, its steps were taken."""
+    """Whether a twin can testify: completed, with finite metric, evaluations and weights, its steps taken."""
     return (
         run.state == "completed"
         and run.metric is not None
@@ -44,7 +44,7 @@ def findings_of(recipe: Recipe, twins: Twins) -> list[Finding]:
     found = [
         *_weights(recipe, twins),
         *_evaluation(recipe, twins),
-        *vanishing_findings(recipe, twins, scaling_cure(recipe)),
+        *vanishing_findings(twins, scaling_cure(recipe)),
         *_endless_skips(recipe, twins),
         *_failures(recipe, twins),
         *_falling_scale(recipe, twins),
@@ -203,7 +203,7 @@ def _falling_scale(recipe: Recipe, twins: Twins) -> list[Finding]:
             "falling_scale",
             "caution",
             runs,
-            f"The loss scale kept falling, to {lowest:.3g}: infinities that do not depend on the scale drive it to zero.",
+            f"The loss scale kept falling, to {lowest:.3g}: infinities that do not depend on it drive it to zero.",
             cure=range_cure(recipe),
             step=runs[0].skips[-1].step,
             evidence={"loss_scale": lowest},

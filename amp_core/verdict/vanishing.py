@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from amp_core.config import Recipe
 from amp_core.events import ModuleStatistics, ZeroGradients
 from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Cure, Finding
@@ -78,9 +77,7 @@ def _lasting(
     return None
 
 
-def vanishing_findings(
-    recipe: Recipe, twins: Sequence[tuple[RunEvidence, RunEvidence]], cure: Cure | None
-) -> list[Finding]:
+def vanishing_findings(twins: Sequence[tuple[RunEvidence, RunEvidence]], cure: Cure | None) -> list[Finding]:
     """At most one fatal finding (all-zero modules) and one caution (most gradients zero), over all seeds."""
     vanished = [one for run, twin in twins for one in vanished_modules(run, twin)]
     findings = []
