@@ -18,7 +18,6 @@ API callers get problem details (RFC 9457); browsers get the page that ``app.sta
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -27,12 +26,14 @@ from urllib.parse import quote
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from amp_core.errors import AmpError
 from server.db.errors import StoreUnavailable
+from server.db.json_values import clean_text, to_json
 
 logger = logging.getLogger(__name__)
 
@@ -119,19 +120,17 @@ class Problem:
 ErrorPage = Callable[[Request, Problem], Response]
 
 
-def spell(value: Any) -> Any:
-    """The value as JSON can hold it: non-finite numbers as words, long text cut, unknown objects by their repr."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+def spell(value: Any, depth: int = 0) -> Any:
+    """The value as an answer may show it: storable JSON, long text and lists cut, nothing nested deeply."""
     if isinstance(value, str):
-        return value if len(value) <= 200 else value[:200] + "…"
+        return clean_text(value if len(value) <= 200 else value[:200] + "…")
+    if depth > 4:
+        return "…"
     if isinstance(value, dict):
-        return {str(key): spell(item) for key, item in list(value.items())[:50]}
+        return {clean_text(str(key)[:200]): spell(item, depth + 1) for key, item in list(value.items())[:50]}
     if isinstance(value, list | tuple | set):
-        return [spell(item) for item in list(value)[:50]]
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return repr(value)[:200]
+        return [spell(item, depth + 1) for item in list(value)[:50]]
+    return to_json(value)
 
 
 def problem_of(error: RequestError) -> Problem:
@@ -176,12 +175,19 @@ def faults_of(error: RequestValidationError) -> list[Fault]:
         faults.append(
             Fault(
                 field=".".join(location) or "body",
-                value=None if item["type"] == "json_invalid" else item.get("input"),
+                value=_shown(item, location),
                 rule=_rule(item),
                 remedy=_REMEDIES.get(item["type"], "send a value that fits the rule; docs/rest.md shows the fields"),
             )
         )
     return faults
+
+
+def _shown(item: dict[str, Any], location: list[str]) -> Any:
+    """What was given for a field; never a whole body, and never a secret."""
+    if not location or item["type"] == "missing" or {"password", "current_password", "token"} & set(location):
+        return None
+    return item.get("input")
 
 
 _REMEDIES = {
@@ -224,6 +230,11 @@ def install_handlers(app: FastAPI) -> None:
         logger.error("%s %s: %s", request.method, request.url.path, error)
         return respond_to(request, Unavailable(str(error)))
 
+    async def beyond_the_columns(request: Request, error: Exception) -> Response:
+        logger.info("%s %s: %s", request.method, request.url.path, type(error).__name__)
+        rule = "a number or a text in the request is beyond what the database can hold"
+        return respond_to(request, Invalid([Fault(field="request", value=None, rule=rule, remedy="mend the value")]))
+
     async def unexpected(request: Request, error: Exception) -> Response:  # noqa: ARG001 - uvicorn logs it
         detail = "the server failed on this request; its log has the traceback"
         problem = Problem(
@@ -236,6 +247,8 @@ def install_handlers(app: FastAPI) -> None:
     app.add_exception_handler(AmpError, engine_error)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(StoreUnavailable, database_away)
+    app.add_exception_handler(DataError, beyond_the_columns)
+    app.add_exception_handler(OverflowError, beyond_the_columns)
     app.add_exception_handler(RecursionError, too_deep)
     app.add_exception_handler(Exception, unexpected)
 

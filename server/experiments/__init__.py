@@ -1,0 +1,1 @@
+"""Experiments: one question, its plan, its runs and its history."""

@@ -1,0 +1,176 @@
+"""Reads experiments: lists, details, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import Select, String, cast, func, or_, select, tuple_
+from sqlalchemy.orm import Session, contains_eager, selectinload
+
+from server.db.tables import Experiment, Project, Run, User, Workload
+from server.errors import Fault, Invalid, NotFound
+from server.paging import decode_cursor, encode_cursor
+from server.runs.queries import STATES, runs_json
+
+Sort = Literal["-created_at", "created_at", "name", "-name"]
+PLAN_FIELDS = (
+    "params", "recipes", "seeds", "baseline", "steps", "eval_every", "primary", "control", "measure_gain", "device",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentFilter:
+    """Which experiments a list shows; None leaves a field open. ``q`` is a part of name, note, tag or workload."""
+
+    q: str | None = None
+    state: str | None = None
+    workload: str | None = None
+    owner: str | None = None
+    project: str | None = None
+
+
+def find_experiment(session: Session, experiment_id: int) -> Experiment:
+    """The experiment with its owner, project and workload. Raises `NotFound`."""
+    query = select(Experiment).where(Experiment.id == experiment_id).options(*_parents())
+    experiment = session.scalars(query).one_or_none()
+    if experiment is None:
+        raise NotFound(f"experiment {experiment_id} does not exist")
+    return experiment
+
+
+def _parents() -> tuple[Any, ...]:
+    return selectinload(Experiment.owner), selectinload(Experiment.project), selectinload(Experiment.workload)
+
+
+def progress_of(session: Session, experiment_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Number of runs in each state, and in total, by experiment."""
+    counts = {experiment_id: {"total": 0, **dict.fromkeys(STATES, 0)} for experiment_id in experiment_ids}
+    query = (
+        select(Run.experiment_id, Run.state, func.count())
+        .where(Run.experiment_id.in_(experiment_ids))
+        .group_by(Run.experiment_id, Run.state)
+    )
+    for experiment_id, state, count in session.execute(query).tuples():
+        counts[experiment_id][state] = count
+        counts[experiment_id]["total"] += count
+    return counts
+
+
+def experiments_json(session: Session, experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
+    """Experiments as lists show them."""
+    progress = progress_of(session, [experiment.id for experiment in experiments])
+    return [_experiment_json(experiment, progress[experiment.id]) for experiment in experiments]
+
+
+def _experiment_json(experiment: Experiment, progress: dict[str, int]) -> dict[str, Any]:
+    plan, path = experiment.plan, f"/api/v1/experiments/{experiment.id}"
+    return {
+        "id": experiment.id,
+        "name": experiment.name,
+        "project": experiment.project.name,
+        "workload": experiment.workload.name,
+        "source_hash": experiment.workload.source_hash,
+        **{field: plan.get(field) for field in PLAN_FIELDS},
+        "state": experiment.state,
+        "progress": progress,
+        "created_at": experiment.created_at,
+        "ended_at": experiment.ended_at,
+        "owner": experiment.owner.name,
+        "tags": experiment.tags,
+        "note": experiment.note,
+        "verdicts": verdicts_of(experiment),
+        "links": {
+            "self": path,
+            "page": f"/experiments/{experiment.id}",
+            "comparison": f"{path}/comparison",
+            "stream": f"{path}/stream",
+        },
+    }
+
+
+def verdicts_of(experiment: Experiment) -> list[dict[str, Any]]:
+    """Recipe and verdict pairs of a judged experiment; empty before."""
+    if experiment.judged_at is None or not experiment.comparison:
+        return []
+    judged = experiment.comparison.get("recipes", [])
+    return [{"recipe": item.get("recipe"), "verdict": item.get("verdict")} for item in judged]
+
+
+def experiment_detail(session: Session, experiment_id: int) -> dict[str, Any]:
+    """One experiment with its submission and its runs, in queue order. Raises `NotFound`."""
+    experiment = find_experiment(session, experiment_id)
+    query = (
+        select(Run)
+        .where(Run.experiment_id == experiment_id)
+        .order_by(Run.id)
+        .options(selectinload(Run.experiment), selectinload(Run.worker))
+    )
+    runs = session.scalars(query).all()
+    return {
+        **experiments_json(session, [experiment])[0],
+        "submission": experiment.plan.get("submission", {}),
+        "runs": runs_json(session, runs),
+    }
+
+
+def list_experiments(
+    session: Session,
+    chosen: ExperimentFilter,
+    *,
+    sort: Sort = "-created_at",
+    cursor: str | None = None,
+    limit: int = 50,
+) -> tuple[list[dict[str, Any]], str | None]:
+    """One page of experiments and the cursor of the next. Raises `Invalid` for a cursor of another list."""
+    query, by_name, down = _filtered(chosen), sort.endswith("name"), sort.startswith("-")
+    key = func.lower(Experiment.name) if by_name else Experiment.created_at
+    order = (key.desc(), Experiment.id.desc()) if down else (key, Experiment.id)
+    if cursor is not None:
+        text, last_id = decode_cursor(cursor, str, int)
+        after = (text if by_name else _moment(text), last_id)
+        place = tuple_(key, Experiment.id)
+        query = query.where(place < after if down else place > after)
+    found = session.scalars(query.order_by(*order).limit(limit + 1)).unique().all()
+    page, following = found[:limit], None
+    if len(found) > limit:
+        last = page[-1]
+        following = encode_cursor(last.name.lower() if by_name else last.created_at.isoformat(), last.id)
+    return experiments_json(session, page), following
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        fault = Fault(field="cursor", value=text, rule="this cursor is of another sort order", remedy="leave it out")
+        raise Invalid([fault])
+    return moment
+
+
+def _filtered(chosen: ExperimentFilter) -> Select[Experiment]:
+    query = (
+        select(Experiment)
+        .join(Experiment.workload)
+        .join(Experiment.owner)
+        .join(Experiment.project)
+        .options(
+            contains_eager(Experiment.workload), contains_eager(Experiment.owner), contains_eager(Experiment.project)
+        )
+    )
+    for column, value in (
+        (Experiment.state, chosen.state),
+        (Workload.name, chosen.workload),
+        (User.name, chosen.owner),
+        (Project.name, chosen.project),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if chosen.q:
+        texts = (Experiment.name, Experiment.note, Workload.name, cast(Experiment.tags, String))
+        query = query.where(or_(*(text.icontains(chosen.q, autoescape=True) for text in texts)))
+    return query

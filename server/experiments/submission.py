@@ -1,0 +1,234 @@
+"""From a submission to a plan: every rule of a submission is checked here, and every fault is reported at once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from amp_core.config import Recipe, parse_recipe
+from amp_core.errors import RecipeError, WorkloadError
+from amp_core.parameters import Parameter
+from server.db.tables import Workload
+from server.errors import Fault, Invalid
+from server.experiments.plan import CONTROL_STEPS, Plan, PrimaryMetric, count_runs
+from server.experiments.schemas import ExperimentIn, PrimaryIn
+
+DEFAULT_RECIPES = ("32-true", "bf16-mixed", "16-mixed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a submission is checked against besides its workload.
+
+    ``device_kinds`` are those of live workers; empty when none is known, and then no device is refused.
+    """
+
+    device_kinds: frozenset[str]
+    max_runs: int
+
+
+def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Plan:
+    """The plan of a submission. Raises `Invalid` with every fault found."""
+    check = _Check(given, workload, around)
+    recipes = check.recipes()
+    baseline = check.baseline(recipes)
+    seeds = check.seeds()
+    steps = check.steps()
+    params = check.params()
+    primary = check.primary()
+    device = check.device()
+    eval_every = check.eval_every(steps)
+    check.raise_faults()
+    assert primary is not None
+    plan = Plan(
+        workload=workload.name,
+        source_hash=workload.source_hash,
+        path=workload.path,
+        params=params,
+        recipes=tuple(recipes),
+        baseline=baseline,
+        seeds=seeds,
+        steps=steps,
+        eval_every=eval_every,
+        primary=primary,
+        control=given.control if given.control is not None else steps * len(seeds) <= CONTROL_STEPS,
+        measure_gain=given.measure_gain,
+        device=device,
+        submission=given.model_dump(mode="json", exclude_unset=True),
+    )
+    check.size(plan)
+    check.raise_faults()
+    return plan
+
+
+class _Check:
+    """Collects the faults of one submission; each method checks one field and returns its settled value."""
+
+    def __init__(self, given: ExperimentIn, workload: Workload, around: Surroundings) -> None:
+        self.given = given
+        self.description = workload.description
+        self.around = around
+        self.faults: list[Fault] = []
+
+    def fault(self, field: str, value: Any, rule: str, remedy: str) -> None:
+        self.faults.append(Fault(field=field, value=value, rule=rule, remedy=remedy))
+
+    def raise_faults(self) -> None:
+        if self.faults:
+            raise Invalid(self.faults)
+
+    def recipes(self) -> list[Recipe]:
+        asked = self.given.recipes
+        if asked is None:
+            asked = list(self.description.get("recipes") or DEFAULT_RECIPES)
+        recipes: list[Recipe] = []
+        for index, item in enumerate(asked):
+            try:
+                recipe = parse_recipe(item)
+            except RecipeError as error:
+                rule, remedy = split_message(str(error))
+                self.fault(f"recipes.{index}", item, rule, remedy)
+                continue
+            if any(other.name == recipe.name for other in recipes):
+                rule = f"two recipes are called {recipe.name!r}"
+                self.fault(f"recipes.{index}", item, rule, "give one of them another name, or leave it out")
+                continue
+            recipes.append(recipe)
+        if len(asked) < 2:
+            rule = "an experiment compares at least one recipe with the baseline"
+            self.fault("recipes", asked, rule, "give two or more, such as ['fp32', 'bf16']")
+        return recipes
+
+    def baseline(self, recipes: list[Recipe]) -> str:
+        names = [recipe.name for recipe in recipes]
+        asked = self.given.baseline
+        if asked is None:
+            found = next((recipe.name for recipe in recipes if recipe.precision == "32-true"), None)
+            if found is None and recipes:
+                rule = "without 32-true among the recipes there is no default baseline"
+                self.fault("baseline", None, rule, f"add 'fp32' to the recipes, or name one of {', '.join(names)}")
+            return found or ""
+        if asked in names:
+            return asked
+        try:
+            meant = parse_recipe(asked).name  # an alias such as fp32
+        except RecipeError:
+            meant = ""
+        if meant not in names:
+            rule = f"the baseline is one of the recipes: {', '.join(names) or 'none is valid'}"
+            self.fault("baseline", asked, rule, "name one of them, or add it to the recipes")
+        return meant
+
+    def seeds(self) -> tuple[int, ...]:
+        asked = self.given.seeds
+        if isinstance(asked, int):
+            if asked > self.around.max_runs:
+                self.fault("seeds", asked, f"at most {self.around.max_runs} runs fit an experiment", "ask for fewer")
+                return ()
+            return tuple(range(asked))
+        repeated = sorted(seed for seed, count in Counter(asked).items() if count > 1)
+        if repeated:
+            self.fault("seeds", asked, f"seeds are distinct; repeated: {repeated}", "leave each in once")
+        return tuple(asked)
+
+    def steps(self) -> int:
+        return self.given.steps or int(self.description.get("steps") or 100)
+
+    def eval_every(self, steps: int) -> int:
+        asked = self.given.eval_every
+        if asked is None:
+            return max(1, steps // 10)
+        if asked > steps:
+            rule = f"evaluations are at most {steps} steps apart, the length of a run"
+            self.fault("eval_every", asked, rule, "lower it or leave it out")
+        return asked
+
+    def params(self) -> dict[str, Any]:
+        declared = {item["name"]: _parameter(item) for item in self.description.get("parameters", [])}
+        for name, value in self.given.params.items():
+            if name not in declared:
+                rule = f"workload {self.given.workload!r} has the parameters {', '.join(declared) or 'none'}"
+                self.fault(f"params.{name}", value, rule, "mend the name or leave it out")
+        settled: dict[str, Any] = {}
+        for name, parameter in declared.items():
+            value = self.given.params.get(name, parameter.default)
+            try:
+                settled[name] = parameter.accept(value)
+            except WorkloadError as error:
+                rule, remedy = split_message(str(error))
+                self.fault(f"params.{name}", value, rule, remedy)
+        return settled
+
+    def primary(self) -> PrimaryMetric | None:
+        asked = self.given.primary or PrimaryIn()
+        own: dict[str, Any] = self.description.get("primary") or {}
+        same = asked.metric is None or asked.metric == own.get("name")
+        if same and own:
+            self._direction(own, asked)
+            return PrimaryMetric(
+                metric=own["name"],
+                higher_is_better=own["higher_is_better"],
+                margin=own["margin"] if asked.margin is None else asked.margin,
+                relative=bool(own.get("relative")) if asked.relative is None else asked.relative,
+                unit=own.get("unit", "") if asked.unit is None else asked.unit,
+                resolution=own.get("resolution"),
+            )
+        if asked.metric is None or asked.margin is None or asked.higher_is_better is None:
+            rule = "a metric other than the workload's own needs its direction and its margin beforehand"
+            self.fault("primary", asked.model_dump(), rule, "give metric, higher_is_better and margin")
+            return None
+        return PrimaryMetric(
+            metric=asked.metric,
+            higher_is_better=asked.higher_is_better,
+            margin=asked.margin,
+            relative=bool(asked.relative),
+            unit=asked.unit or "",
+        )
+
+    def _direction(self, own: dict[str, Any], asked: PrimaryIn) -> None:
+        if asked.higher_is_better not in (None, own["higher_is_better"]):
+            better = "higher" if own["higher_is_better"] else "lower"
+            rule = f"{own['name']} of workload {self.given.workload!r} is better when {better}"
+            self.fault("primary.higher_is_better", asked.higher_is_better, rule, "leave it out")
+
+    def device(self) -> str:
+        asked, known = self.given.device, self.around.device_kinds
+        if asked == "auto":
+            return "cuda" if "cuda" in known else "cpu"
+        if known and asked not in known:
+            rule = f"live workers offer {', '.join(sorted(known))}; none has {asked}"
+            self.fault("device", asked, rule, "choose one of these, or start a worker that has it")
+        return asked
+
+    def size(self, plan: Plan) -> None:
+        total = count_runs(plan)["total"]
+        if total > self.around.max_runs:
+            rule = f"the plan has {total} runs; at most {self.around.max_runs} are accepted"
+            self.fault("seeds", len(plan.seeds), rule, "ask for fewer seeds or recipes, or split it")
+
+
+def _parameter(item: dict[str, Any]) -> Parameter:
+    choices = item.get("choices")
+    return Parameter(
+        name=item["name"],
+        type=item["type"],
+        default=item["default"],
+        minimum=item.get("min"),
+        maximum=item.get("max"),
+        choices=None if choices is None else tuple(choices),
+        help=item.get("help", ""),
+    )
+
+
+def split_message(message: str) -> tuple[str, str]:
+    """An engine's message ``value and rule: remedy`` as rule and remedy."""
+    rule, colon, remedy = message.rpartition(": ")
+    return (rule, remedy) if colon else (message, "mend the value")
+
+
+def same_submission(plan: dict[str, Any], given: ExperimentIn) -> bool:
+    """Whether a stored plan came from this very body."""
+    body = given.model_dump(mode="json", exclude_unset=True)
+    return json.dumps(plan.get("submission"), sort_keys=True) == json.dumps(body, sort_keys=True)

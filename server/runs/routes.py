@@ -1,0 +1,75 @@
+"""Runs and the queue over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query
+
+from server.access import Principal, submitter, viewer
+from server.paging import MAX_LIMIT
+from server.runs import queries, service
+from server.runs.schemas import QueueOut, RunDetail, RunList
+from server.state import DatabaseOf, SettingsOf
+from server.workers.queries import live_workers
+
+router = APIRouter(prefix="/api/v1", tags=["runs"])
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
+Cursor = Annotated[str | None, Query(max_length=400)]
+State = Literal["queued", "running", "completed", "failed", "cancelled"]
+
+
+@router.get("/runs", dependencies=[Depends(viewer)])
+def list_runs(
+    database: DatabaseOf,
+    q: Annotated[str | None, Query(max_length=200, description="Part of a name, workload or recipe.")] = None,
+    experiment_id: int | None = None,
+    state: State | None = None,
+    kind: Literal["train", "benchmark"] | None = None,
+    role: Literal["baseline", "candidate", "control", "benchmark"] | None = None,
+    recipe: Annotated[str | None, Query(max_length=80)] = None,
+    workload: Annotated[str | None, Query(max_length=80)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> RunList:
+    """Runs of the whole team, newest first, each with the summaries of its series."""
+    chosen = queries.RunFilter(
+        experiment_id=experiment_id, state=state, kind=kind, role=role, recipe=recipe, workload=workload, q=q
+    )
+    with database.read() as session:
+        items, following = queries.list_runs(session, chosen, cursor=cursor, limit=limit)
+    return RunList.model_validate({"items": items, "next_cursor": following})
+
+
+@router.get("/runs/{run_id}", dependencies=[Depends(viewer)])
+def show_run(run_id: int, database: DatabaseOf) -> RunDetail:
+    """One run with its configuration, environment, attempts and series summaries."""
+    with database.read() as session:
+        return RunDetail.model_validate(queries.run_detail(session, run_id))
+
+
+@router.post("/runs/{run_id}/cancel")
+def cancel_run(
+    run_id: int, principal: Annotated[Principal, Depends(submitter)], database: DatabaseOf
+) -> RunDetail:  # fmt: skip
+    """Cancel a run: a queued one ends at once, a running one is stopped by its worker within a heartbeat."""
+    with database.write() as session:
+        service.cancel(session, run_id, principal)
+        return RunDetail.model_validate(queries.run_detail(session, run_id))
+
+
+@router.get("/queue", dependencies=[Depends(viewer)])
+def show_queue(database: DatabaseOf, settings: SettingsOf, cursor: Cursor = None, limit: Limit = 100) -> QueueOut:
+    """The queue in the order in which runs will be taken, and what runs now."""
+    with database.read() as session:
+        items, following = queries.queued_runs(session, cursor=cursor, limit=limit)
+        return QueueOut.model_validate(
+            {
+                "items": items,
+                "running": queries.running_runs(session),
+                "num_queued": queries.num_queued(session),
+                "slots": sum(worker.slots for worker in live_workers(session, settings.lease_s)),
+                "next_cursor": following,
+            }
+        )

@@ -1,0 +1,84 @@
+"""What the run routes answer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+
+class SeriesSummary(BaseModel):
+    """One series in a few figures: ``last`` may be "NaN" or "Infinity"; min and max are over finite values."""
+
+    last: float | str
+    min: float | None
+    max: float | None
+    num_points: int
+    num_nan: int
+    num_pos_inf: int
+    num_neg_inf: int
+    first_non_finite_step: int | None
+
+
+class RunOut(BaseModel):
+    """One run in a list. ``queue_position`` counts from 1 while it is queued."""
+
+    id: int
+    experiment_id: int
+    experiment_name: str
+    kind: str
+    role: str
+    recipe_name: str
+    recipe: dict[str, Any]
+    seed: int
+    state: str
+    step: int
+    steps: int
+    priority: int
+    reason: dict[str, Any] | None
+    numerics: str | None
+    attempt: int
+    max_attempts: int
+    worker: str | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    cancel_requested_at: datetime | None
+    queue_position: int | None
+    metrics: dict[str, SeriesSummary]
+
+
+class AttemptOut(BaseModel):
+    number: int
+    worker: str
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str | None
+    reason: dict[str, Any] | None
+    exit_code: int | None
+
+
+class RunDetail(RunOut):
+    """One run with everything recorded about it."""
+
+    workload: str
+    config: dict[str, Any]
+    environment: dict[str, Any] | None
+    result: dict[str, Any] | None = Field(description="What the child reported at its last step.")
+    attempts: list[AttemptOut]
+
+
+class RunList(BaseModel):
+    items: list[RunOut]
+    next_cursor: str | None
+
+
+class QueueOut(BaseModel):
+    """The queue in the order in which runs will be taken, and what runs now."""
+
+    items: list[RunOut]
+    running: list[RunOut]
+    num_queued: int
+    slots: int
+    next_cursor: str | None = None
