@@ -30,6 +30,9 @@ def finish(
     """
     now = now or store_now(session)
     run = hold(session, run_id, attempt)
+    if outcome == "cancelled" and run.reason is not None:  # who asked, noted when they did
+        messages = (run.reason.get("message"), (reason or {}).get("message"))
+        reason = {**run.reason, "message": " ".join(message for message in messages if message)}
     end_run(session, run, outcome, reason, now)
     end_attempt(session, run, outcome, reason, now, exit_code)
     settle_experiment(session, run.experiment_id, now)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
-from server.db.tables import Attempt, Run, Worker
+from server.db.tables import Attempt, Run
 from server.queue.clock import store_now
 from server.queue.finish import end_attempt, end_run, settle_experiment
 
@@ -79,16 +79,6 @@ def release(
         for run in runs:
             run.max_attempts += 1
     return [_lose(session, run, reason, now) for run in runs]
-
-
-def retire_silent(session: Session, silent_s: float, now: datetime | None = None) -> None:
-    """Show workers without a heartbeat for ``silent_s`` as offline; a heartbeat brings them back."""
-    now = now or store_now(session)
-    session.execute(
-        update(Worker)
-        .where(Worker.state != "offline", Worker.heartbeat_at < now - timedelta(seconds=silent_s))
-        .values(state="offline")
-    )
 
 
 def stale_queued(session: Session, older_than_s: float = 5.0, now: datetime | None = None) -> int:

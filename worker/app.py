@@ -1,0 +1,72 @@
+"""The Celery side: one queue, one task, one thread per slot. The message says only that there is work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_shutting_down
+
+from server.broker.publish import QUEUE, TASK, TIMEOUT_S
+from server.settings import Settings
+from worker.foreman import Foreman
+
+
+def make_app(settings: Settings, foreman: Foreman) -> Celery:
+    """The Celery application of this worker; its one task has the foreman fill free slots until nothing fits.
+
+    Messages are acknowledged early: redelivery is never relied on, the rows are the record. The worker reconnects to a
+    broker that went away for as long as it takes; runs go on and are claimed by polling meanwhile.
+    """
+    app = Celery("ampboard-worker", broker=settings.celery_broker_url, set_as_current=False)
+    app.conf.update(
+        accept_content=["json"],
+        broker_connection_max_retries=None,
+        broker_connection_retry=True,
+        broker_connection_retry_on_startup=True,
+        broker_connection_timeout=TIMEOUT_S,
+        broker_transport_options={"socket_connect_timeout": TIMEOUT_S},
+        task_acks_late=False,
+        task_default_queue=QUEUE,
+        task_ignore_result=True,
+        task_serializer="json",
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_hijack_root_logger=False,
+        worker_prefetch_multiplier=1,
+        worker_redirect_stdouts=False,
+        worker_send_task_events=False,
+    )
+
+    @app.task(name=TASK)
+    def work() -> int:
+        return foreman.work()
+
+    return app
+
+
+def serve(app: Celery, foreman: Foreman, name: str, num_slots: int) -> int:
+    """Consume messages until a signal ends the worker; return the exit code.
+
+    On the first signal the children are killed at once: Celery waits for its threads, and they wait for the children.
+    """
+
+    def stop(**_: Any) -> None:
+        foreman.stop()
+
+    worker_shutting_down.connect(stop)
+    try:
+        worker = app.Worker(
+            hostname=f"ampboard@{name}",
+            pool="threads",
+            concurrency=num_slots,
+            queues=[QUEUE],
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            loglevel="INFO",
+            quiet=True,
+        )
+        worker.start()
+    finally:
+        worker_shutting_down.disconnect(stop)
+    return int(worker.exitcode or 0)

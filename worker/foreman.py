@@ -1,0 +1,140 @@
+"""The foreman: claims runs for free slots and runs each to its end."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from amp_core.errors import AmpError
+from server.db.engine import Database
+from server.db.errors import StoreUnavailable
+from server.logs import bound_run
+from server.queue.claim import ClaimedRun, claim
+from server.settings import Settings
+from worker.active import ActiveRuns
+from worker.ending import Ending, Reason
+from worker.record import Recorder
+from worker.run_config import limits_of, run_config
+from worker.scan import Scanner, WorkloadMissing
+from worker.slots import Slot, SlotPool
+from worker.supervise import Launches, Supervision
+
+_log = logging.getLogger(__name__)
+
+
+class Foreman:
+    """Fills the slots. `work` runs in the Celery pool's threads, `poll` in the worker's own; both may overlap."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        settings: Settings,
+        worker_id: int,
+        slots: SlotPool,
+        launcher_of: Callable[[Slot], Launches],
+        scanner: Scanner,
+        spool_folder: Path,
+    ) -> None:
+        self.active = ActiveRuns()
+        self._database, self._settings, self._worker_id = database, settings, worker_id
+        self._slots, self._launcher_of, self._scanner = slots, launcher_of, scanner
+        self._spool_folder = spool_folder
+        self._claiming = threading.Lock()
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def work(self) -> int:
+        """Claim and run until nothing fits a free slot; return how many runs that were."""
+        num_runs = 0
+        while (taken := self._take()) is not None:
+            self._run(*taken)
+            num_runs += 1
+        return num_runs
+
+    def poll(self) -> None:
+        """Start a thread for each run that fits a free slot now: what a doorbell that did not ring costs is a poll."""
+        while (taken := self._take()) is not None:
+            thread = threading.Thread(
+                target=self._run_and_go_on, args=taken, name=f"slot-{taken[0].number}", daemon=True
+            )
+            self._threads = [*(thread for thread in self._threads if thread.is_alive()), thread]
+            thread.start()
+
+    def stop(self) -> None:
+        """Claim nothing more, and kill the children; their attempts stay open for `server.queue.reap.release`."""
+        self._stopping.set()
+        self.active.abandon_all()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the own threads after `stop`."""
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _run_and_go_on(self, slot: Slot, claimed: ClaimedRun) -> None:
+        self._run(slot, claimed)
+        self.work()
+
+    def _take(self) -> tuple[Slot, ClaimedRun] | None:
+        """Claim a run and its slot together; None when nothing fits, the store is away, or the worker stops."""
+        with self._claiming:
+            wanted = self._slots.wanted()
+            if self._stopping.is_set() or not wanted:
+                return None
+            try:
+                with self._database.write() as session:
+                    claimed = claim(
+                        session, self._worker_id, wanted, self._settings.lease_s, alone=self._slots.is_idle()
+                    )
+            except StoreUnavailable as error:
+                _log.warning("no run can be claimed now: %s", error)
+                return None
+            if claimed is None:
+                return None
+            return self._slots.take(claimed.config.get("device", "cpu")), claimed
+
+    def _run(self, slot: Slot, claimed: ClaimedRun) -> None:
+        """Run one claimed attempt; whatever goes wrong here, the slot is free afterwards and the run not stuck."""
+        scratch = self._settings.data_dir / "scratch" / f"{claimed.run_id}-{claimed.attempt}"
+        with bound_run(claimed.run_id):
+            try:
+                self._supervise(slot, claimed, scratch)
+            except Exception:  # noqa: BLE001 - the thread serves other runs
+                _log.exception("attempt %d fell out of its supervision; its lease will expire", claimed.attempt)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+                with self._claiming:
+                    self._slots.give_back(slot)
+
+    def _supervise(self, slot: Slot, claimed: ClaimedRun, scratch: Path) -> None:
+        recorder = Recorder(self._database, self._spool_folder, claimed.run_id, claimed.attempt)
+        try:
+            path = self._scanner.locate(claimed.workload_name, claimed.source_hash)
+            config = run_config(claimed, slot, path, scratch, self._settings)
+            scratch.mkdir(parents=True, exist_ok=True)
+        except (WorkloadMissing, AmpError, msgspec.ValidationError, OSError) as error:
+            reason = _refusal(error)
+            recorder.start()
+            recorder.finish(Ending(outcome="failed", reason=reason), self._stopping)
+            return
+        supervision = Supervision(recorder, self._launcher_of(slot), config, limits_of(claimed, self._settings))
+        with self.active.added(claimed.run_id, claimed.attempt, supervision):
+            if self._stopping.is_set():
+                supervision.abandon.set()
+            _log.info("attempt %d begins on %s", claimed.attempt, slot.device)
+            ended = supervision.run()
+        _log.info("attempt %d %s", claimed.attempt, "has ended" if ended else "was left open")
+
+
+def _refusal(error: Exception) -> Reason:
+    kind, remedy = "recipe", "Choose a recipe this device can run."
+    if isinstance(error, WorkloadMissing):
+        kind, remedy = "workload", "Put the file back, or clone the experiment to compare the new version."
+    elif isinstance(error, OSError):
+        kind, remedy = "disk", "Free space in the worker's data folder, then retry the run."
+    return {"kind": kind, "message": str(error), "remedy": remedy}
