@@ -5,6 +5,29 @@ from __future__ import annotations
 import os
 
 import pytest
+from databases import (
+    any_database,
+    database,
+    empty_postgres_url,
+    postgres,
+    postgres_server_url,
+    postgres_template,
+    postgres_url,
+    sqlite_template,
+    sqlite_url,
+)
+
+__all__ = [
+    "any_database",
+    "database",
+    "empty_postgres_url",
+    "postgres",
+    "postgres_server_url",
+    "postgres_template",
+    "postgres_url",
+    "sqlite_template",
+    "sqlite_url",
+]
 
 for _name in [name for name in os.environ if name.startswith("AMPBOARD_")]:
     del os.environ[_name]

@@ -91,16 +91,25 @@ def open_database(settings: Settings) -> Database:
         StoreUnavailable: when it cannot be reached.
     """
     database = Database(settings.sqlalchemy_url)
-    if settings.embedded_database:
-        with database.read() as session:
-            version = found_version(session.connection())
-        if version != expected_version():
-            if version is not None:
-                _refuse_unknown(version)
-                back_up(settings.sqlalchemy_url, version)
-            upgrade(settings.sqlalchemy_url)
-    check(database)
+    try:
+        if settings.embedded_database:
+            _upgrade_embedded(database)
+        check(database)
+    except BaseException:
+        database.dispose()
+        raise
     return database
+
+
+def _upgrade_embedded(database: Database) -> None:
+    with database.read() as session:
+        version = found_version(session.connection())
+    if version == expected_version():
+        return
+    if version is not None:
+        _refuse_unknown(version)
+        back_up(database.url, version)
+    upgrade(database.url)
 
 
 def back_up(sqlite_url: str, version: str) -> Path:
