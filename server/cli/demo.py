@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from server.cli.follow import follow_to_verdict
 from server.cli.processes import DataDir, Host, NoBrowser, Port, greet, settings_with, tell, wait_for_interrupt
 from server.cli.terminal import out
 from server.client import Client, Json
@@ -36,8 +37,8 @@ def demo(
     leave: Annotated[
         bool, typer.Option("--exit", help="Stop when done; the exit status is 0 when every recipe got its verdict.")
     ] = False,
-    steps: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Another number of steps than the demo's 150.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Another number of seeds than the demo's 5.")] = None,
 ) -> None:
     """Start everything, train a small denoiser in four precisions, and print which of them are as good as fp32."""
     from server.cli.up import running
@@ -61,17 +62,13 @@ def _changes(steps: int | None, seeds: int | None) -> Json:
 
 def run_demo(client: Client, submission: Json) -> bool:
     """Submit, follow, print. Whether every recipe got a verdict."""
-    from server.cli.follow import follow
-    from server.cli.verdict_table import print_comparison
-
     experiment = client.post("/api/v1/experiments", submission)
     url = f"{client.url}/experiments/{experiment['id']}"
     out().print(
         f"  experiment {experiment['id']}, {experiment['progress']['total']} runs: watch it live at {url}\n",
         soft_wrap=True,
     )
-    comparison = follow(client, experiment["id"])
-    print_comparison(comparison, url)
+    comparison = follow_to_verdict(client, experiment["id"])
     for line in about(comparison):
         out().print(f"  note: {line}", style="dim", soft_wrap=True)
     return all(recipe["verdict"] for recipe in comparison["recipes"])

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from server.cli.errors import CommandError
 from server.cli.terminal import err
+from server.cli.verdict_code import ExitCode, verdict_code
 from server.client import Client, Json, connect
 from server.settings import Settings
 
@@ -27,13 +28,22 @@ def register(app: typer.Typer) -> None:
 
 def watch(
     experiment: Annotated[int, typer.Argument(help="Number of the experiment.")],
+    exit_code: ExitCode = False,
 ) -> None:
     """Follow an experiment until all its runs have ended, then print its verdicts."""
+    with connect(Settings()) as client:
+        comparison = follow_to_verdict(client, experiment)
+    if exit_code:
+        raise typer.Exit(verdict_code(comparison))
+
+
+def follow_to_verdict(client: Client, experiment_id: int) -> Json:
+    """Follow an experiment, print its verdicts, and return the comparison."""
     from server.cli.verdict_table import print_comparison
 
-    with connect(Settings()) as client:
-        comparison = follow(client, experiment)
-        print_comparison(comparison, f"{client.url}/experiments/{experiment}")
+    comparison = follow(client, experiment_id)
+    print_comparison(comparison, f"{client.url}/experiments/{experiment_id}")
+    return comparison
 
 
 def follow(client: Client, experiment_id: int) -> Json:

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from server.cli.follow import follow_to_verdict
 from server.cli.terminal import out
+from server.cli.verdict_code import ExitCode, verdict_code
 from server.client import Json, connect
 from server.settings import Settings
 
@@ -56,13 +58,16 @@ def submit(
     device: Device = None,
     tag: Tags = None,
     wait: Wait = False,
+    exit_code: ExitCode = False,
 ) -> None:
     """Submit an experiment: one workload under several recipes and seeds, compared with a baseline.
 
     Example: ampboard submit digits-cnn -r fp32 -r bf16 -r fp16 --seeds 5 -p width=32 --wait
     """
+    if exit_code and not wait:
+        raise typer.BadParameter("--exit-code needs the verdict: add --wait")
     body: Json = {
-        "name": name or workload,
+        "name": name,
         "workload": workload,
         "recipes": [recipe_of(text) for text in recipe] if recipe else None,
         "params": dict(parameter_of(text) for text in param) if param else None,
@@ -76,10 +81,9 @@ def submit(
         if not wait:
             out().print(f"experiment {made['id']}: {made['progress']['total']} runs queued   {url}", soft_wrap=True)
             return
-        from server.cli.follow import follow
-        from server.cli.verdict_table import print_comparison
-
-        print_comparison(follow(client, made["id"]), url)
+        comparison = follow_to_verdict(client, made["id"])
+    if exit_code:
+        raise typer.Exit(verdict_code(comparison))
 
 
 def recipe_of(text: str) -> str | Json:

@@ -86,7 +86,7 @@ def _start(settings: Settings, supervisor: Supervisor, installation: Installatio
     supervisor.run(worker)
     _await_ready(server, SERVER_START_S, lambda: _server_is_ready(installation.url))
     with installation.client() as client:
-        _await_ready(worker, WORKER_START_S, lambda: _worker_is_ready(client))
+        _await_ready(worker, WORKER_START_S, lambda: _worker_is_ready(client, worker.pid))
 
 
 def _await_ready(child: ChildProcess, limit_s: float, ready: Callable[[], bool]) -> None:
@@ -105,11 +105,12 @@ def _server_is_ready(url: str) -> bool:
         return False
 
 
-def _worker_is_ready(client: Client) -> bool:
-    """A worker is online and has listed its workloads."""
+def _worker_is_ready(client: Client, pid: int | None) -> bool:
+    """This very worker is online (not one of an earlier start) and has listed its workloads."""
     try:
         workers = client.get("/api/v1/workers")["items"]
-        return any(worker["state"] == "online" for worker in workers) and bool(client.get("/api/v1/workloads")["items"])
+        online = any(worker["state"] == "online" and worker["pid"] == pid for worker in workers)
+        return online and bool(client.get("/api/v1/workloads")["items"])
     except ClientError:
         return False
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from server.cli.compare import verdict_code
 from server.cli.errors import CommandError
+from server.cli.verdict_code import verdict_code
 from server.cli.verdict_table import difference, print_comparison, ratio
 
 PSNR = {"metric": "psnr", "higher_is_better": True, "margin": 0.25, "margin_text": "0.25 dB", "unit": "dB"}
