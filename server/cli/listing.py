@@ -25,12 +25,12 @@ def register(app: typer.Typer) -> None:
 def runs(
     experiment: Annotated[int | None, typer.Option(help="Only the runs of this experiment.")] = None,
     state: Annotated[str | None, typer.Option(help="queued, running, completed, failed or cancelled.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many, newest first.")] = 30,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many, newest first.")] = 30,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
     with connect(Settings()) as client:
-        page = client.get("/api/v1/runs", experiment=experiment, state=state, limit=limit)
+        page = client.get("/api/v1/runs", experiment_id=experiment, state=state, limit=limit)
     if as_json:
         typer.echo(json.dumps(page, indent=2, ensure_ascii=False))
         return
@@ -49,7 +49,7 @@ def runs(
 
 
 def experiments(
-    limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many, newest first.")] = 30,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many, newest first.")] = 30,
     as_json: AsJson = False,
 ) -> None:
     """List experiments with their verdicts, newest first."""
