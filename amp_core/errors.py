@@ -3,7 +3,8 @@
 AmpError
 ├── RecipeError (ValueError)       a recipe that cannot work, or that this device cannot run
 ├── WorkloadError (ValueError)     a workload file or class that breaks its contract
-└── ProtocolError                  a frame on the event pipe that cannot be read
+├── ProtocolError                  a frame on the event pipe that cannot be read
+└── Interrupted                    thrown into `amp_core.training.train` to end a run early
 """
 
 
@@ -21,3 +22,7 @@ class WorkloadError(AmpError, ValueError):
 
 class ProtocolError(AmpError):
     """A frame that is not one of `amp_core.events`."""
+
+
+class Interrupted(AmpError):
+    """A run is asked to end: `amp_core.training.train` hands over what it has and stops."""

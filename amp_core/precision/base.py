@@ -1,0 +1,47 @@
+"""True FP32: the base of every precision, which leaves numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from amp_core.config import Recipe
+from amp_core.precision.fp32_modules import keep_in_fp32, matching_modules
+from amp_core.precision.tf32 import tf32_off
+
+
+class Fp32:
+    """FP32 without TF32; subclasses override only what differs.
+
+    Use: ``with precision.applied(model):`` around the whole run, ``with precision.forward():`` around each forward and
+    loss, never around backward. An instance serves one model.
+    """
+
+    numerics: ClassVar[str] = "native"
+    lowers: ClassVar[bool] = False  # whether anything is computed in fewer bits than FP32
+
+    def __init__(self, recipe: Recipe, device: torch.device) -> None:
+        self.recipe = recipe
+        self.device = device
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """Set up what lasts for the whole run and undo it afterwards. Raises `RecipeError` for an unknown module."""
+        with ExitStack() as stack:
+            stack.enter_context(tf32_off())
+            if self.recipe.fp32_modules:
+                modules = matching_modules(model, self.recipe.fp32_modules)
+                stack.enter_context(keep_in_fp32(modules.values(), self.device.type))
+            yield
+
+    def forward(self) -> AbstractContextManager[Any]:
+        """The context of one forward pass and its loss."""
+        return nullcontext()
+
+    def describe(self) -> dict[str, Any]:
+        """What really runs, for the record."""
+        return {"precision": self.recipe.precision, "numerics": self.numerics, "autocast": None}

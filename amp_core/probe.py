@@ -1,0 +1,56 @@
+"""The same batch again under other numbers, on a copy of the model: nothing of the run changes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from amp_core.config import Recipe
+from amp_core.precision import Fp32
+from amp_core.seeding import preserved_rng, set_rng_state
+from amp_core.step import TrainStep
+from amp_core.telemetry.gradients import OwnedParameters, owners
+
+RngState = tuple[Tensor, Tensor | None]
+
+
+class Probe:
+    """Repeats backward of a given batch with the weights and the random stream of the step it stands for."""
+
+    def __init__(self, step: TrainStep, batch: Any, rng: RngState, order: Sequence[str]) -> None:
+        self._step = step
+        self._batch = batch
+        self._rng = rng
+        self._order = order
+
+    def fp32(self) -> list[OwnedParameters]:
+        """The modules of a copy whose gradients come from plain FP32."""
+        precision = Fp32(Recipe(name="reference", precision="32-true"), self._step.precision.device)
+        return self._gradients(precision, scale=1.0)
+
+    def scaled(self, scale: float) -> list[OwnedParameters]:
+        """The modules of a copy whose gradients come from the run's own precision at another loss scale.
+
+        The gradients stay multiplied by the scale: whether one is zero does not depend on it.
+        """
+        return self._gradients(self._step.precision, scale)
+
+    def _gradients(self, precision: Fp32, scale: float) -> list[OwnedParameters]:
+        device = self._step.precision.device
+        model = self._copy()
+        step = TrainStep(self._step.workload, model, self._step.optimizer, precision, scaler=None)
+        with preserved_rng(device):
+            set_rng_state(self._rng, device)
+            loss = step.forward(self._batch)
+            (loss * torch.tensor(scale, dtype=torch.float32, device=loss.device)).backward()  # type: ignore[no-untyped-call]
+        return owners(model, self._order)
+
+    def _copy(self) -> nn.Module:
+        model = copy.deepcopy(self._step.model)
+        for parameter in model.parameters():
+            parameter.grad = None
+        return model

@@ -1,0 +1,162 @@
+"""Statistics of gradients: norms each step, per-module counts on sampled steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from amp_core.events import ModuleStatistics
+
+FP16_HALF_SMALLEST = 2.0**-25  # at or below this magnitude a float32 rounds to zero in fp16 (ties to even)
+
+
+def dense(gradient: Tensor) -> Tensor:
+    """The gradient's stored values: itself, or the values of a sparse one."""
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+def gradient_norms(parameters: Sequence[nn.Parameter]) -> Tensor | None:
+    """The 2-norm of each parameter's gradient, `(P,)` on the device, 0 where there is none; None without gradients."""
+    gradients = [dense(p.grad) for p in parameters if p.grad is not None]
+    if not gradients:
+        return None
+    norms = list(torch._foreach_norm(gradients))
+    if len(norms) < len(parameters):
+        zero, found = torch.zeros_like(norms[0]), iter(norms)
+        norms = [zero if p.grad is None else next(found) for p in parameters]
+    return torch.stack(norms)
+
+
+def fp16_underflow_count(values: Tensor, scale: Tensor | float = 1.0) -> Tensor:
+    """How many nonzero elements fp16 turns into zero after multiplication by ``scale``; a 0-dim int64 tensor.
+
+    Exactly what casting does: a magnitude of at most 2**-25 rounds to zero, ties to even. NaN and infinity never do.
+    """
+    magnitude = (values * scale).abs()
+    return ((magnitude <= FP16_HALF_SMALLEST) & (values != 0)).sum()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedParameters:
+    """The parameters a module owns itself, not through a child."""
+
+    module: str
+    parameters: tuple[nn.Parameter, ...]
+
+
+def owners(model: nn.Module, order: Sequence[str] | None = None) -> list[OwnedParameters]:
+    """Modules that own trainable parameters, in the given order of names (default: definition order)."""
+    modules = dict(model.named_modules())
+    found = []
+    for name in modules if order is None else order:
+        own = tuple(p for p in modules[name].parameters(recurse=False) if p.requires_grad)
+        if own:
+            found.append(OwnedParameters(name, own))
+    return found
+
+
+def forward_order(model: nn.Module, run: Callable[[], Tensor]) -> tuple[list[str], Tensor]:
+    """Names of all modules in the order of their first call during ``run``, and what ``run`` returned.
+
+    A module that is never called (its weights are used by its parent) follows its predecessor in definition order.
+    """
+    names = {module: name for name, module in model.named_modules()}
+    called: dict[str, None] = {}
+
+    def note(module: nn.Module, _args: object) -> None:
+        called.setdefault(names[module])
+
+    handles = [module.register_forward_pre_hook(note) for module in names]
+    try:
+        result = run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    order = list(called)
+    previous: str | None = None
+    for name in names.values():
+        if name not in called:
+            order.insert(0 if previous is None else order.index(previous) + 1, name)
+        previous = name
+    return order, result
+
+
+@dataclass(frozen=True, slots=True)
+class GradientCounts:
+    """Counts over the gradients of one module. ``nonzero`` and ``lost`` compare with a reference: None without one."""
+
+    module: str
+    num_elements: int
+    zeros: int
+    max_abs: float
+    nonzero: int | None
+    lost: int | None
+
+    @property
+    def zero_fraction(self) -> float:
+        return self.zeros / self.num_elements if self.num_elements else float("nan")
+
+    def statistics(self) -> ModuleStatistics:
+        """The event's form; the underflow fraction is NaN where it was not measured."""
+        return ModuleStatistics(
+            module=self.module,
+            num_elements=self.num_elements,
+            zero_fraction=self.zero_fraction,
+            underflow_fraction=underflow_fraction([self]),
+            max_abs=self.max_abs,
+        )
+
+
+def underflow_fraction(counts: Sequence[GradientCounts]) -> float:
+    """Share of the elements nonzero in the reference that are zero here; NaN if there was no reference."""
+    lost = sum(each.lost or 0 for each in counts)
+    nonzero = sum(each.nonzero or 0 for each in counts)
+    if all(each.nonzero is None for each in counts):
+        return float("nan")
+    return lost / nonzero if nonzero else 0.0
+
+
+def count_gradients(
+    owned: Sequence[OwnedParameters], reference: Sequence[OwnedParameters] | None = None
+) -> list[GradientCounts]:
+    """Counts over the gradients in ``.grad``, module by module. Waits for the device once.
+
+    ``reference`` holds the same modules of an FP32 copy after backward on the same batch: an element that is nonzero
+    there and zero here has underflowed. Modules without any gradient are left out.
+    """
+    rows: list[Tensor] = []
+    named: list[tuple[str, int]] = []
+    for index, owner in enumerate(owned):
+        exact = reference[index].parameters if reference is not None else owner.parameters
+        pairs = [
+            (dense(p.grad), dense(e.grad) if e.grad is not None else torch.zeros_like(dense(p.grad)))
+            for p, e in zip(owner.parameters, exact, strict=True)
+            if p.grad is not None and p.grad.numel()
+        ]
+        if pairs:
+            named.append((owner.module, sum(gradient.numel() for gradient, _ in pairs)))
+            rows.append(torch.stack([_counts_of(*pair) for pair in pairs]))
+    totals = [torch.cat([row[:, :3].sum(dim=0), row[:, 3:].amax(dim=0)]) for row in rows]
+    figures = torch.stack(totals).tolist() if totals else []
+    return [
+        GradientCounts(
+            module=module,
+            num_elements=size,
+            zeros=int(zeros),
+            max_abs=peak,
+            nonzero=None if reference is None else int(nonzero),
+            lost=None if reference is None else int(lost),
+        )
+        for (module, size), (zeros, nonzero, lost, peak) in zip(named, figures, strict=True)
+    ]
+
+
+def _counts_of(gradient: Tensor, exact: Tensor) -> Tensor:
+    """Zeros, reference nonzeros, lost elements and largest magnitude as `(4,)` float64."""
+    zero = gradient == 0
+    lost = zero & (exact != 0) if exact.shape == gradient.shape else torch.zeros_like(zero)
+    counts = [zero.sum().double(), (exact != 0).sum().double(), lost.sum().double(), gradient.abs().amax().double()]
+    return torch.stack(counts)

@@ -1,0 +1,55 @@
+"""Memory of a run: the process, the device, and what autograd keeps for backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import torch
+from torch import Tensor, nn
+
+
+def process_bytes() -> int:
+    """Resident bytes of this process."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def device_peak_bytes(device: torch.device) -> int:
+    """Most bytes allocated on a CUDA device since the last call."""
+    peak = torch.cuda.max_memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    return int(peak)
+
+
+class SavedBytes:
+    """Bytes autograd saved for backward inside the context, each storage once, parameters and buffers excluded."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._excluded = {_key(t) for t in [*model.parameters(), *model.buffers()]}
+        self._storages: dict[tuple[str, int], int] = {}
+        self._kept: list[Tensor] = []
+
+    @property
+    def total(self) -> int:
+        return sum(self._storages.values())
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure the forward passes run inside; their results do not change."""
+        with torch.autograd.graph.saved_tensors_hooks(self._note, lambda tensor: tensor):
+            yield
+        self._kept.clear()
+
+    def _note(self, tensor: Tensor) -> Tensor:
+        key = _key(tensor)
+        if key not in self._excluded and tensor.layout is torch.strided:
+            self._storages[key] = tensor.untyped_storage().nbytes()
+            self._kept.append(tensor.detach())  # a freed storage's address must not be counted as another one
+        return tensor
+
+
+def _key(tensor: Tensor) -> tuple[str, int]:
+    if tensor.layout is not torch.strided:
+        return str(tensor.layout), id(tensor)
+    return str(tensor.device), tensor.untyped_storage().data_ptr()

@@ -1,0 +1,75 @@
+"""Non-finite losses, gradients and weights: each onset becomes an event, and dead weights end the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from amp_core.events import NonFinite
+from amp_core.telemetry.recorder import GatheredStep
+
+DEAD_STEPS = 50  # steps with non-finite weights after which a run ends: nothing brings them back
+
+
+def spell(value: float) -> str:
+    """``nan``, ``inf`` or ``-inf``."""
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+class NonFiniteWatch:
+    """Follows the gathered steps. An event marks where something *becomes* non-finite, not each later step.
+
+    The gradient named is the last in forward order that is not finite: backward reaches it first. Gradients of skipped
+    steps are the scaler's ordinary work and no event.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+        self._loss_finite = self._gradient_finite = True
+        self.dead_since: int | None = None
+
+    def order(self, names: Sequence[str]) -> None:
+        """The names that belong to the columns of ``norms``."""
+        self._names = list(names)
+
+    def observe(self, steps: Iterable[GatheredStep]) -> list[NonFinite]:
+        """Events of newly gathered steps, in their order."""
+        events: list[NonFinite] = []
+        suspect: int | None = None
+        for step in steps:
+            loss_finite = math.isfinite(step.loss)
+            if not loss_finite and self._loss_finite:
+                events.append(NonFinite(step=step.step, where="loss", name="train/loss", value=spell(step.loss)))
+            self._loss_finite = loss_finite
+            bad = None if step.skipped else self._bad_gradient(step)
+            if bad is not None and self._gradient_finite:
+                events.append(NonFinite(step=step.step, where="gradient", name=bad[0], value=spell(bad[1])))
+            self._gradient_finite = bad is None
+            if suspect is None and (bad is not None or not loss_finite):
+                suspect = step.step
+        if suspect is not None and self.dead_since is None:
+            events.extend(self._check_weights(suspect))
+        return events
+
+    def _bad_gradient(self, step: GatheredStep) -> tuple[str, float] | None:
+        for name, norm in zip(reversed(self._names), reversed(step.norms), strict=False):
+            if not math.isfinite(norm):
+                return name, norm
+        return None
+
+    def _check_weights(self, step: int) -> list[NonFinite]:
+        weights = [(name, p.detach()) for name, p in self._model.named_parameters() if p.is_floating_point()]
+        finite = torch.stack([torch.isfinite(weight).all() for _, weight in weights]).tolist() if weights else []
+        for (name, weight), ok in zip(weights, finite, strict=True):
+            if not ok:
+                self.dead_since = step
+                return [NonFinite(step=step, where="weight", name=name, value=_first_bad(weight))]
+        return []
+
+
+def _first_bad(weight: Tensor) -> str:
+    return spell(float(weight[~torch.isfinite(weight)].flatten()[0]))

@@ -1,0 +1,187 @@
+"""The training loop: a configuration and a workload in, typed events out. No I/O, no logging."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from amp_core.config import RunConfig
+from amp_core.environment import environment
+from amp_core.errors import Interrupted
+from amp_core.evaluation import Evaluation
+from amp_core.events import Artifact, Evaluated, Event, Finished, NonFinite, Started, StepSkipped
+from amp_core.precision import precision_for
+from amp_core.setup import build_step, device_named, training_batches
+from amp_core.step import TrainStep
+from amp_core.telemetry.closeup import CloseUp
+from amp_core.telemetry.gradients import gradient_norms
+from amp_core.telemetry.memory import device_peak_bytes, process_bytes
+from amp_core.telemetry.numerics import NumericsSampler
+from amp_core.telemetry.recorder import Recorder, StepRecord
+from amp_core.telemetry.timing import timer_for
+from amp_core.telemetry.watch import DEAD_STEPS, NonFiniteWatch, spell
+from amp_core.workload import Workload, num_samples_of, to_device
+
+GATHER_EVERY = 25  # steps between two looks at the device's numbers: what is seen when depends on steps, not on time
+WARMUP_STEPS = 3
+
+
+def train(config: RunConfig, workload: Workload) -> Iterator[Event]:
+    """Train and report: `Started`, then segments and facts as they come, then `Finished`.
+
+    A non-finite loss does not stop the run; it goes on to the horizon unless weights have been non-finite for
+    `DEAD_STEPS` steps. Closing the iterator ends the run at once; throwing `Interrupted` into it ends it too, after
+    handing over every point so far.
+
+    Raises:
+        RecipeError: if the device cannot run the recipe.
+        WorkloadError: if the workload breaks its contract.
+    """
+    began = time.perf_counter()
+    device = device_named(config.device)
+    if config.num_threads is not None:
+        torch.set_num_threads(config.num_threads)
+    precision = precision_for(config.recipe, device)
+    step = build_step(workload, config.recipe, precision, config.seed, config.init_perturbation)
+    with precision.applied(step.model):
+        started = Started(
+            numerics=precision.numerics,
+            environment=environment(precision, config.workload.path),
+            num_parameters=sum(p.numel() for p in step.model.parameters()),
+            setup_s=time.perf_counter() - began,
+        )
+        yield from _Training(config, step).events(started)
+
+
+class _Training:
+    """The state of one run between its steps."""
+
+    def __init__(self, config: RunConfig, step: TrainStep) -> None:
+        self.config = config
+        self.step = step
+        self.device = step.precision.device
+        self.recorder = Recorder()
+        self.watch = NonFiniteWatch(step.model)
+        sampler = NumericsSampler(step.precision, config.numerics_every, config.steps, self.recorder)
+        self.closeup = CloseUp(step, sampler, self.recorder)
+        self.evaluation = Evaluation(step.workload, step.precision, self.device, config.seed)
+        self.timer = timer_for(self.device)
+        self.parameters = [p for p in step.model.parameters() if p.requires_grad]
+        self.metrics: dict[str, float] = {}
+        self.samples = self.lost_samples = self.skipped_steps = 0
+        self.train_s = self.warmup_s = 0.0
+        self.number = 0  # the last step done
+        self.flushed_at = time.perf_counter()
+
+    def events(self, started: Started) -> Iterator[Event]:
+        """Every event of the run, in order."""
+        try:
+            yield started
+            yield from self._run()
+            yield from self._artifacts()
+            yield self._finished()
+        except Interrupted:
+            yield from self._gather()
+            yield from self._flush()
+
+    def _run(self) -> Iterator[Event]:
+        batches = training_batches(self.step.workload, self.config.seed)
+        while self.number < self.config.steps and not self._dead():
+            yield from self._train_one(self.number + 1, batches)
+            evaluate = self.number % self.config.eval_every == 0 and self.number < self.config.steps
+            due = time.perf_counter() - self.flushed_at >= self.config.flush_interval_s
+            if evaluate or due or self.number % GATHER_EVERY == 0:
+                yield from self._gather()
+            if evaluate:
+                yield from self._evaluate(final=False)
+            if due:
+                yield from self._flush()
+        yield from self._gather()
+        yield from self._evaluate(final=True)
+        yield from self._flush()
+
+    def _dead(self) -> bool:
+        return self.watch.dead_since is not None and self.number >= self.watch.dead_since + DEAD_STEPS
+
+    def _train_one(self, number: int, batches: Iterator[Any]) -> Iterator[Event]:
+        began = time.perf_counter()
+        batch = to_device(next(batches), self.device)
+        size = num_samples_of(batch)
+        watched = self.closeup.due(number)
+        events: list[Event] = []
+        self.timer.start()
+        if watched:
+            loss, events = self.closeup.backward(number, batch)
+        else:
+            loss = self.step.backward(batch)
+        norms = gradient_norms(self.parameters)
+        outcome = self.step.update()
+        self.timer.stop()
+        self.step.clear()
+        duration = self.timer.take()
+        iteration_s = time.perf_counter() - began
+        self.number = number
+        self.samples += size
+        self.train_s += iteration_s
+        if number <= WARMUP_STEPS:
+            self.warmup_s += iteration_s
+        self.recorder.note(
+            StepRecord(
+                step=number,
+                at=time.time(),
+                loss=loss,
+                norms=norms,
+                outcome=outcome,
+                num_samples=size,
+                duration=None if watched else duration,
+                iteration_s=iteration_s,
+            )
+        )
+        yield from events
+
+    def _gather(self) -> Iterator[Event]:
+        """Bring the device's numbers over and turn what happened into events."""
+        steps = self.recorder.gather()
+        for step in steps:
+            if step.skipped:
+                self.skipped_steps += 1
+                self.lost_samples += step.num_samples
+                yield StepSkipped(step=step.step, scale_before=step.scale_before, scale_after=step.scale_after)
+        yield from self.watch.observe(steps)
+
+    def _evaluate(self, final: bool) -> Iterator[Event]:
+        metrics, num_samples = self.evaluation.metrics(self.step.model)
+        for name, value in metrics.items():
+            self.recorder.add(f"eval/{name}", self.number, value)
+            if not math.isfinite(value):
+                yield NonFinite(step=self.number, where="evaluation", name=name, value=spell(value))
+        self.metrics = metrics
+        yield Evaluated(step=self.number, metrics=metrics, num_samples=num_samples, final=final)
+
+    def _flush(self) -> Iterator[Event]:
+        self.recorder.add("memory/process_bytes", self.number, float(process_bytes()))
+        if self.device.type == "cuda":
+            self.recorder.add("memory/allocated_bytes", self.number, float(device_peak_bytes(self.device)))
+        segment = self.recorder.segment()
+        self.flushed_at = time.perf_counter()
+        if segment is not None:
+            yield segment
+
+    def _artifacts(self) -> Iterator[Event]:
+        for name, content in self.evaluation.artifacts(self.step.model).items():
+            yield Artifact(name=name, media_type="image/png", content=content, step=self.number)
+
+    def _finished(self) -> Finished:
+        return Finished(
+            metrics=self.metrics,
+            steps=self.number,
+            skipped_steps=self.skipped_steps,
+            samples=self.samples,
+            lost_samples=self.lost_samples,
+            train_s=self.train_s,
+            warmup_s=self.warmup_s,
+        )
