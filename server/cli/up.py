@@ -84,18 +84,25 @@ def _start(settings: Settings, supervisor: Supervisor, installation: Installatio
     worker = ChildProcess("worker", [sys.executable, "-m", "worker"], logs / "worker.log", environment)
     supervisor.run(server)
     supervisor.run(worker)
-    _await_ready(server, SERVER_START_S, lambda: _server_is_ready(installation.url))
+    _await_ready([server, worker], "server", SERVER_START_S, lambda: _server_is_ready(installation.url))
     with installation.client() as client:
-        _await_ready(worker, WORKER_START_S, lambda: _worker_is_ready(client, worker.pid))
+        _await_ready([server, worker], "worker", WORKER_START_S, lambda: _worker_is_ready(client, worker.pid))
 
 
-def _await_ready(child: ChildProcess, limit_s: float, ready: Callable[[], bool]) -> None:
+def _await_ready(children: list[ChildProcess], name: str, limit_s: float, ready: Callable[[], bool]) -> None:
+    """Return once ``ready``. Raises `CommandError` as soon as any child has died, or when the time is up."""
     deadline = time.monotonic() + limit_s
     while not ready():
-        if child.num_failures or time.monotonic() > deadline:
-            why = "ended while starting" if child.num_failures else f"is not ready after {limit_s:g} s"
-            raise CommandError(f"the {child.name} {why}. The end of {child.log_path}:\n{child.last_lines()}")
+        for child in children:
+            if child.num_failures:
+                raise CommandError(f"the {child.name} ended while starting. {_end_of_log(child)}")
+            if child.name == name and time.monotonic() > deadline:
+                raise CommandError(f"the {child.name} is not ready after {limit_s:g} s. {_end_of_log(child)}")
         time.sleep(POLL_S)
+
+
+def _end_of_log(child: ChildProcess) -> str:
+    return f"The end of {child.log_path}:\n{child.last_lines()}"
 
 
 def _server_is_ready(url: str) -> bool:
