@@ -16,6 +16,7 @@ from databases import (
     sqlite_template,
     sqlite_url,
 )
+from redis_server import redis, redis_server_url
 
 __all__ = [
     "any_database",
@@ -25,6 +26,8 @@ __all__ = [
     "postgres_server_url",
     "postgres_template",
     "postgres_url",
+    "redis",
+    "redis_server_url",
     "sqlite_template",
     "sqlite_url",
 ]

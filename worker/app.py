@@ -37,10 +37,10 @@ def make_app(settings: Settings, foreman: Foreman) -> Celery:
         worker_send_task_events=False,
     )
 
-    @app.task(name=TASK)
     def work() -> int:
         return foreman.work()
 
+    app.task(work, name=TASK)
     return app
 
 

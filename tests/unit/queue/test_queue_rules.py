@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
-from queue_fixture import Queue
+from queue_rows import Queue
 from sqlalchemy import select
 
 from server.db.engine import Database
 from server.db.errors import LeaseLost
-from server.db.tables import Attempt, Base
+from server.db.tables import Attempt
 from server.queue.cancel import cancel_experiment, cancel_run, retry_run
 from server.queue.claim import ClaimedRun, claim
 from server.queue.finish import finish
@@ -174,9 +173,7 @@ def test_retry_opens_the_experiment_again(queue: Queue) -> None:
     assert must_take(queue).attempt == 2
 
 
-def test_a_reaper_is_patient_after_an_outage(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    Base.metadata.create_all(database.engine)
+def test_a_reaper_is_patient_after_an_outage(database: Database) -> None:
     with database.write() as session:
         queue = Queue(session)
         (run_id,) = queue.experiment()
@@ -189,7 +186,6 @@ def test_a_reaper_is_patient_after_an_outage(tmp_path: Path) -> None:
     assert [lost.run_id for lost in reaper.reap()] == [run_id]
     time.sleep(0.4)
     assert reaper.reap() == [], "so does one that slept: the whole host may have slept"
-    database.dispose()
 
 
 def test_the_doorbell_is_rung_again_for_rows_left_waiting(queue: Queue) -> None:

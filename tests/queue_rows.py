@@ -1,16 +1,12 @@
-"""A queue in a SQLite file, and helpers that put experiments into it."""
+"""Rows for tests of the queue and the worker: a user, a project, a workload, two workers, experiments and runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import pytest
-from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from server.db.tables import Base, Experiment, Project, Run, User, Worker, Workload
+from server.db.tables import Experiment, Project, Run, User, Worker, Workload
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -33,7 +29,8 @@ class Queue:
             )  # fmt: skip
         session.flush()
 
-    def at(self, seconds: float) -> datetime:
+    @staticmethod
+    def at(seconds: float) -> datetime:
         return START + timedelta(seconds=seconds)
 
     def experiment(
@@ -58,12 +55,3 @@ class Queue:
 
     def experiment_of(self, run_id: int) -> Experiment:
         return self.session.get_one(Experiment, self.run(run_id).experiment_id, populate_existing=True)
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
-    engine = create_engine(f"sqlite:///{tmp_path / 'queue.sqlite3'}")
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        yield Queue(session)
-    engine.dispose()
