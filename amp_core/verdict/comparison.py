@@ -78,6 +78,8 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     baseline_mean: float | None
     candidate_mean: float | None
     sd_of_pairs: float | None
+    difference_text: str  # signed in the metric's own direction: "-0.02 dB"
+    interval_text: str | None
     floored: bool
     holm: Holm | None
     pairs: list[Pair]

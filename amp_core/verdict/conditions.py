@@ -8,7 +8,7 @@ from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Control
 from amp_core.verdict.evidence import ExperimentEvidence, RunEvidence
 
-_FROM_ENVIRONMENT = ("torch", "python", "platform", "device_name", "num_threads")
+_FROM_ENVIRONMENT = ("torch", "python", "platform", "num_threads")
 
 
 def conditions_of(evidence: ExperimentEvidence) -> dict[str, Any]:
@@ -29,6 +29,8 @@ def conditions_of(evidence: ExperimentEvidence) -> dict[str, Any]:
     }
     for key in _FROM_ENVIRONMENT:
         conditions[key] = first.get(key)
+    conditions["device_name"] = _device_name(first)
+    conditions["tf32"] = (first.get("flags") or {}).get("tf32")
     conditions["same_environment"] = not differing_conditions(evidence)
     return conditions
 
@@ -59,11 +61,20 @@ def differing_conditions(evidence: ExperimentEvidence) -> list[str]:
     """Which of torch, device and threads differ between the runs of this experiment."""
     compared: tuple[RunEvidence, ...] = (*evidence.runs, *evidence.control_runs)
     differing = []
-    for key, words in (("torch", "torch builds"), ("device_name", "devices"), ("num_threads", "numbers of threads")):
-        values = {str(run.environment.get(key)) for run in compared if run.environment}
+    environments = [run.environment for run in compared if run.environment]
+    for words, values in (
+        ("torch builds", {environment.get("torch") for environment in environments}),
+        ("devices", {_device_name(environment) for environment in environments}),
+        ("numbers of threads", {environment.get("num_threads") for environment in environments}),
+    ):
         if len(values) > 1:
             differing.append(words)
     return differing
+
+
+def _device_name(environment: dict[str, Any]) -> str | None:
+    device = environment.get("device")
+    return device.get("name") if isinstance(device, dict) else None
 
 
 def caveats_of(evidence: ExperimentEvidence, control: Control | None) -> list[str]:

@@ -18,8 +18,8 @@ NOTICEABLE = 0.05  # a ratio within 5 % of 1 is the same speed in practice
 
 WHY = (
     "Two standing processes, baseline and candidate, ran timed blocks in the order A B B A on one device, warm-up "
-    "apart. The ratio is the candidate's median throughput over the baseline's; its interval is a 95 % percentile bootstrap "
-    "over blocks (4,000 draws, fixed seed). Memory was measured in a process of its own for each arm."
+    "apart. The ratio is the candidate's median throughput over the baseline's; its interval is a 95 % percentile "
+    "bootstrap over blocks (4,000 draws, fixed seed). Memory was measured in a process of its own for each arm."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from amp_core.verdict.comparison import Baseline, Control, Finding, NextStep, Qu
 from amp_core.verdict.evidence import BenchmarkEvidence, ExperimentEvidence, RunEvidence
 from amp_core.verdict.statistics import MAX_SEEDS, POWER, pairs_needed
 
+MAX_SEED = 2**31 - 1
 DEFAULT_SEEDS = 5  # when nothing was measured from which to plan
 _SERVER_LIMIT_OF_NAME = 200
 
@@ -154,9 +156,12 @@ def _mean_duration(runs: Sequence[RunEvidence | BenchmarkEvidence]) -> float | N
 
 
 def fresh_seeds(used: Sequence[int], number: int) -> list[int]:
-    """Seeds after the largest used one."""
+    """Seeds after the largest used one, or from 0 on where those would leave the range of a seed."""
     first = max(used, default=-1) + 1
-    return list(range(first, first + number))
+    if first + number - 1 > MAX_SEED:
+        first = 0
+    taken = set(used)
+    return list(itertools.islice((seed for seed in itertools.count(first) if seed not in taken), number))
 
 
 def _recipe_object(recipe: Recipe) -> dict[str, Any]:
@@ -172,15 +177,23 @@ def submission_of(
     evidence: ExperimentEvidence, candidates: Sequence[dict[str, Any]], seeds: Sequence[int], purpose: str
 ) -> dict[str, Any]:
     """A body for ``POST /experiments``: the plan as it was given, with other recipes and seeds."""
-    body = {key: value for key, value in evidence.submission.items() if key not in ("count", "num_seeds")}
-    name = str(body.get("name") or evidence.workload)
+    name = str(evidence.submission.get("name") or evidence.workload)
+    primary = evidence.primary
     room = _SERVER_LIMIT_OF_NAME - len(purpose) - 3
     return {
-        **body,
+        **evidence.submission,
         "name": f"{name[:room]} ({purpose})",
         "workload": evidence.workload,
         "recipes": [_recipe_object(evidence.baseline), *candidates],
         "baseline": evidence.baseline.name,
         "seeds": list(seeds),
         "steps": evidence.steps,
+        "device": evidence.device,
+        "primary": {
+            "metric": primary.metric,
+            "higher_is_better": primary.higher_is_better,
+            "margin": primary.margin,
+            "relative": primary.relative,
+            "unit": primary.unit,
+        },
     }

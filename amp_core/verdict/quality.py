@@ -79,6 +79,11 @@ def resolution_of(primary: Primary, runs: Sequence[RunEvidence]) -> float:
     return step
 
 
+def ends(interval: PairedInterval) -> tuple[float, float]:
+    """The interval's ends as plain numbers."""
+    return float(interval.lower), float(interval.upper)
+
+
 def finite_harms(pairs: Sequence[Pair]) -> Floats:
     return np.array([pair.harm for pair in pairs if math.isfinite(pair.harm)], dtype=np.float64)
 
@@ -101,7 +106,7 @@ def quality_of(evidence: ExperimentEvidence, recipe: str) -> Quality:
     interval = paired_interval(harms, floor_of(evidence)) if harms.size >= 2 else None
     return Quality(
         mean_harm=float(harms.mean()) if harms.size else None,
-        interval=(float(interval.lower), float(interval.upper)) if interval else None,
+        interval=ends(interval) if interval else None,
         margin=primary.margin,
         unit=primary.unit,
         relative=primary.relative,
@@ -110,6 +115,8 @@ def quality_of(evidence: ExperimentEvidence, recipe: str) -> Quality:
         baseline_mean=_mean([pair.baseline for pair in usable]),
         candidate_mean=_mean([pair.candidate for pair in usable]),
         sd_of_pairs=float(harms.std(ddof=1)) if harms.size >= 2 else None,
+        difference_text=sentences.signed(primary, float(harms.mean())) if harms.size else "no pair yet",
+        interval_text=sentences.signed_interval(primary, *ends(interval)) if interval else None,
         floored=bool(interval.floored) if interval else False,
         holm=None,
         pairs=pairs,
@@ -170,7 +177,7 @@ def control_of(evidence: ExperimentEvidence) -> Control | None:
     elif interval is not None and enough and evidence.has_ended:
         passes = bool(is_equivalent(interval, primary.margin))
     return Control(
-        interval=(float(interval.lower), float(interval.upper)) if interval else None,
+        interval=ends(interval) if interval else None,
         passes=passes,
         num_pairs=int(harms.size),
         mean_difference=float(harms.mean()) if harms.size else None,

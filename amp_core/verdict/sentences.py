@@ -52,6 +52,26 @@ def amount(primary: Primary, difference: float) -> str:
     return f"{size:.{decimals}f}{unit}"
 
 
+def signed(primary: Primary, harm: float) -> str:
+    """Candidate minus baseline in the metric's own direction: ``−0.02 dB`` for a PSNR that fell."""
+    return f"{_signed_number(primary, harm)}{_scale_and_unit(primary)[1]}"
+
+
+def signed_interval(primary: Primary, lower: float, upper: float) -> str:
+    """The interval of harm as one of the difference, low end first: ``−0.08 to +0.04 dB``."""
+    ends = (upper, lower) if primary.higher_is_better else (lower, upper)
+    return f"{_signed_number(primary, ends[0])} to {_signed_number(primary, ends[1])}{_scale_and_unit(primary)[1]}"
+
+
+def _signed_number(primary: Primary, harm: float) -> str:
+    scale, _ = _scale_and_unit(primary)
+    difference = -harm * scale if primary.higher_is_better else harm * scale
+    if not math.isfinite(difference):
+        return "NaN" if math.isnan(difference) else ("−∞" if difference < 0 else "+∞")
+    text = f"{difference:+.{_decimals(primary.margin * scale)}f}"
+    return text.replace("-", "−") if float(text) else text[1:]
+
+
 def margin_text(primary: Primary) -> str:
     """The margin as fixed at submission: ``0.25 dB``, ``0.5 percentage points``, ``1 % of the baseline``."""
     scale, unit = _scale_and_unit(primary)

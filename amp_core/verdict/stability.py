@@ -21,7 +21,8 @@ from amp_core.verdict.vanishing import vanishing_findings
 
 Twins = Sequence[tuple[RunEvidence, RunEvidence]]  # (candidate, its FP32 twin)
 
-NOT_THE_RECIPE = frozenset({"lost", "interrupted", "cancelled"})  # the worker or a person ended it
+# What a worker, the store or a person ended says nothing about the recipe.
+NOT_THE_RECIPE = frozenset({"lost", "interrupted", "cancelled", "store", "spool_full", "launch", "protocol"})
 
 
 def has_non_finite(run: RunEvidence, *places: str) -> bool:

@@ -1,0 +1,93 @@
+"""Judging: so far while runs are running, once for good when every planned run has ended."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from amp_core.verdict import as_json, judge
+from amp_core.verdict.evidence import FINAL_STATES
+from server.comparisons.evidence import evidence_of
+from server.db.engine import Database
+from server.db.tables import Experiment, Run
+from server.queue.clock import store_now
+
+logger = logging.getLogger(__name__)
+
+
+def comparison_of(session: Session, experiment: Experiment) -> dict[str, Any]:
+    """The comparison as REST, page, command line and report give it.
+
+    A judged experiment answers with what was stored then. Before that it is computed from what the runs have reported;
+    the same ended runs always give the same comparison, so the moment between the last run's end and the judge changes
+    nothing a reader sees.
+    """
+    if experiment.judged_at is not None and experiment.comparison:
+        return experiment.comparison
+    return as_json(judge(evidence_of(session, experiment)))
+
+
+def judge_ended(database: Database) -> list[int]:
+    """Judge every experiment whose runs have all ended and which has no verdict yet; return their ids.
+
+    Safe to call from several processes at once, and at any time. An experiment that cannot be judged is logged and
+    keeps no other from its verdict.
+    """
+    with database.read() as session:
+        waiting = session.scalars(
+            select(Experiment.id)
+            .where(Experiment.judged_at.is_(None), Experiment.state.in_(["ended", "cancelled"]))
+            .order_by(Experiment.id)
+        ).all()
+    judged = []
+    for experiment_id in waiting:
+        try:
+            if judge_once(database, experiment_id):
+                judged.append(experiment_id)
+        except Exception:
+            logger.exception("experiment %d could not be judged; it will be tried again", experiment_id)
+    return judged
+
+
+def judge_once(database: Database, experiment_id: int) -> bool:
+    """Judge one experiment and store its comparison; False when it has not ended or someone else judged it.
+
+    The work is done on a snapshot, outside of any lock. Storing checks that nothing of the experiment changed since
+    (a retried run opens it again), with its row locked, so that of two judges one stores and none stores stale words.
+    """
+    with database.read() as session:
+        experiment = session.get(Experiment, experiment_id)
+        if experiment is None or experiment.judged_at is not None:
+            return False
+        before = _fingerprint(session, experiment_id)
+        if not before or any(state not in FINAL_STATES for _, state, _ in before):
+            return False
+        comparison = as_json(judge(evidence_of(session, experiment)))
+    if comparison["state"] != "judged":
+        return False
+    with database.write() as session:
+        locked = session.scalar(
+            select(Experiment.id)
+            .where(Experiment.id == experiment_id, Experiment.judged_at.is_(None))
+            .with_for_update()
+        )
+        if locked is None or _fingerprint(session, experiment_id) != before:
+            return False
+        session.execute(
+            update(Experiment)
+            .where(Experiment.id == experiment_id, Experiment.judged_at.is_(None))
+            .values(comparison=comparison, judged_at=store_now(session))
+        )
+    logger.info("experiment %d judged: %s", experiment_id, comparison["headline"])
+    return True
+
+
+def _fingerprint(session: Session, experiment_id: int) -> list[tuple[int, str, int]]:
+    """Run, state and attempt of every run: what a retry or a cancellation changes."""
+    rows = session.execute(
+        select(Run.id, Run.state, Run.attempt).where(Run.experiment_id == experiment_id).order_by(Run.id)
+    ).tuples()
+    return [(run_id, state, attempt) for run_id, state, attempt in rows]
