@@ -219,7 +219,9 @@ def install_handlers(app: FastAPI) -> None:
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        kind = {404: "not-found", 405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "http")
+        if error.status_code == 413:
+            return respond_to(request, TooLarge(error.detail))
+        kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http")
         detail = f"{request.method} {request.url.path}: {error.detail}"
         problem = Problem(
             type=f"urn:ampboard:problem:{kind}", title=str(error.detail), status=error.status_code, detail=detail

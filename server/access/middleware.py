@@ -7,6 +7,7 @@ import time
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -172,7 +173,8 @@ class BodyLimit:
             message = await receive()
             received += len(message.get("body", b""))
             if received > self.limit:
-                raise self._error(received)
+                # FastAPI turns any other exception while it reads a body into a plain 400.
+                raise HTTPException(413, detail=str(self._error(received)))
             return message
 
         await self.app(scope, limited_receive, send)

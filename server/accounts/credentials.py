@@ -43,7 +43,7 @@ def principal_of_token(database: Database, secret: str) -> Principal | None:
         row = session.execute(query).one_or_none()
     if row is None:
         return None
-    user, token = row.tuple()
+    user, token = row
     if user.role not in ROLES or token.role not in ROLES:
         return None
     if token.last_used_at is None or now - token.last_used_at > LAST_USE_RESOLUTION:
