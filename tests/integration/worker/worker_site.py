@@ -1,0 +1,225 @@
+"""A place with a store, a broker, workload files and real worker processes, for tests that kill things."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+
+from server.broker.embedded import EmbeddedBroker
+from server.broker.publish import ring
+from server.db.engine import Database
+from server.db.tables import Attempt, Experiment, Log, Project, Run, User, Workload
+from server.db.upgrade import open_database
+from server.metrics.read import window
+from server.settings import Settings
+
+TIMINGS = {"AMPBOARD_LEASE_S": "2", "AMPBOARD_HEARTBEAT_S": "0.5", "AMPBOARD_SWEEP_S": "0.5"}
+T = TypeVar("T")
+FINAL = ("completed", "failed", "cancelled")
+FP32 = {"name": "32-true", "precision": "32-true"}
+
+TINY = """
+import time
+import torch
+from torch import nn
+from amp_core.workload import Workload
+
+
+class Tiny(Workload):
+    '''A few hundred fast steps.'''
+
+    pause_s: float = 0.01
+
+    def model(self):
+        return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
+
+    def batches(self, split, seed):
+        generator = torch.Generator().manual_seed(seed if split == "train" else 0)
+        for _ in range(16 if split == "train" else 2):
+            time.sleep(self.pause_s)
+            x = torch.randn(32, 8, generator=generator)
+            yield x, x.sum(1, keepdim=True)
+"""
+
+
+def misbehaving(name: str, body: str) -> str:
+    """A copy of the tiny workload whose loss runs ``body`` first; ``self.calls`` counts the steps."""
+    loss = ["", "calls = 0", "", "def loss(self, model, batch):", "    self.calls += 1", textwrap.indent(body, " " * 4),
+            "    return super().loss(model, batch)", ""]  # fmt: skip
+    return TINY.replace("class Tiny(", f"class {name}(") + textwrap.indent("\n".join(loss), " " * 4)
+
+
+class Site:
+    """One data folder, its store, and the workers started here. Use as a context manager."""
+
+    def __init__(self, folder: Path, environment: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self.workloads = folder / "workloads"
+        self.workloads.mkdir()
+        named = {"AMPBOARD_DATA_DIR": str(folder / "data"), "AMPBOARD_WORKLOADS": str(self.workloads)}
+        self.environment = {**os.environ, **TIMINGS, **named, **(environment or {})}
+        self.processes: list[subprocess.Popen[bytes]] = []
+        with _environment(self.environment):
+            self.settings = Settings()
+        self.database: Database = open_database(self.settings)
+
+    def __enter__(self) -> Site:
+        with self.database.write() as session:
+            now = datetime.now(UTC)
+            session.add(User(id=1, name="ann", role="admin", created_at=now))
+            session.add(Project(id=1, name="default", created_at=now))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            self.stop(process)
+        if self.settings.embedded_broker:
+            EmbeddedBroker(self.settings).stop()
+        self.database.dispose()
+
+    def start_worker(self, name: str = "one", **environment: str) -> subprocess.Popen[bytes]:
+        """A real worker process; its log is ``NAME.log`` in the folder."""
+        return self.start([sys.executable, "-m", "worker"], name, AMPBOARD_WORKER_NAME=name, **environment)
+
+    def start(self, command: list[str], name: str, **environment: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env={**self.environment, **environment}, stdout=log, stderr=log, start_new_session=True
+            )
+        self.processes.append(process)
+        return process
+
+    @staticmethod
+    def stop(process: subprocess.Popen[bytes]) -> int:
+        """End it in an orderly way; kill it only when that takes long."""
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(25)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        return process.wait()
+
+    @staticmethod
+    def kill(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+
+    def add_workload(self, source: str, stem: str) -> None:
+        (self.workloads / f"{stem}.py").write_text(source)
+
+    def submit(
+        self, workload: str, *, seeds: int = 1, steps: int = 100, kind: str = "train", **config: Any
+    ) -> list[int]:
+        """Queue one fp32 run per seed and ring the doorbell; waits until a worker has listed the workload."""
+        row = wait_for(lambda: self._workload(workload), f"workload {workload} is not listed", 60)
+        columns = {name: config.pop(name) for name in ("max_attempts", "priority") if name in config}
+        params = config.pop("params", {})
+        now = datetime.now(UTC)
+        with self.database.write() as session:
+            experiment = Experiment(
+                project_id=1, workload_id=row.id, owner_id=1, name="test", state="queued", plan={}, created_at=now
+            )
+            session.add(experiment)
+            session.flush()
+            place = {
+                "workload": {"name": row.name, "path": row.path, "params": params},
+                "device": "cpu",
+                "eval_every": 50,
+            }
+            runs = [
+                Run(experiment_id=experiment.id, kind=kind, role="baseline", recipe_name="32-true", recipe=FP32,
+                    seed=seed, steps=steps, config={**place, **config}, state="queued",
+                    created_at=now, **columns)
+                for seed in range(seeds)
+            ]  # fmt: skip
+            session.add_all(runs)
+            session.flush()
+            run_ids = [run.id for run in runs]
+        ring(self.settings, len(run_ids))
+        return run_ids
+
+    def run(self, run_id: int) -> Run:
+        with self.database.read() as session:
+            return session.get_one(Run, run_id)
+
+    def await_end(self, run_id: int, timeout_s: float = 60) -> Run:
+        """The run once it has ended."""
+        return wait_for(
+            lambda: run if (run := self.run(run_id)).state in FINAL else None,
+            f"run {run_id} goes on",
+            timeout_s,
+            self.logs,
+        )
+
+    def await_step(self, run_id: int, step: int, attempt: int = 1, timeout_s: float = 60) -> None:
+        """Return once that step of that attempt is stored."""
+        wait_for(
+            lambda: (run := self.run(run_id)).attempt == attempt and run.step >= step,
+            f"run {run_id} has not reached step {step}",
+            timeout_s,
+            self.logs,
+        )
+
+    def attempts(self, run_id: int) -> list[Attempt]:
+        with self.database.read() as session:
+            return list(session.scalars(select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number)))
+
+    def experiment(self, run_id: int) -> Experiment:
+        with self.database.read() as session:
+            return session.get_one(Experiment, session.get_one(Run, run_id).experiment_id)
+
+    def series(self, run_id: int, name: str = "train/loss") -> tuple[list[int], list[float]]:
+        """Steps and values as stored, exact."""
+        with self.database.read() as session:
+            points = window(session, run_id, name, max_points=1_000_000).points
+        return points.steps.tolist(), points.values.tolist()
+
+    def log(self, run_id: int) -> str:
+        with self.database.read() as session:
+            return "".join(
+                session.scalars(select(Log.text).where(Log.run_id == run_id).order_by(Log.attempt, Log.position))
+            )
+
+    def logs(self) -> str:
+        """The end of every process's own log, for a failing test."""
+        return "\n".join(
+            f"== {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in self.folder.glob("*.log")
+        )
+
+    def _workload(self, name: str) -> Workload | None:
+        with self.database.read() as session:
+            query = select(Workload).where(Workload.name == name).order_by(Workload.seen_at.desc()).limit(1)
+            return session.scalars(query).one_or_none()
+
+
+def wait_for(probe: Callable[[], T | None], failure: str, timeout_s: float = 30, logs: Callable[[], str] = str) -> T:
+    """The first true value of the probe."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := probe()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{failure} after {timeout_s:g} s\n{logs()}")
+        time.sleep(0.03)
+    return value
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    saved = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
