@@ -66,8 +66,7 @@ def _as_good(evidence: ExperimentEvidence, quality: Quality) -> str:
 
 def _unsafe(evidence: ExperimentEvidence, quality: Quality, findings: Sequence[Finding]) -> str:
     fatal = next((finding.sentence for finding in findings if finding.severity == "fatal"), None)
-    worse = quality.interval is not None and quality.interval[0] > quality.margin
-    if worse and quality.mean_harm is not None:
+    if _is_worse(quality) and quality.mean_harm is not None:
         change = f"{_metric(evidence)} {_is_shift(evidence, quality.mean_harm)} on average"
         text = f"Worse than {evidence.baseline.name}: {change}."
         return f"{text} {fatal}" if fatal else text
@@ -91,9 +90,7 @@ def headline(evidence: ExperimentEvidence, recipes: Sequence[RecipeComparison], 
         return control.sentence
     if unsettled:
         return _unsettled_headline(unsettled)
-    if len(recipes) == 1:
-        return f"{recipes[0].recipe}: {_uncapital(recipes[0].sentence)}"
-    return f"None of the {len(recipes)} recipes is as good as {evidence.baseline.name}. {_first_loss(recipes)}".rstrip()
+    return _bad_headline(evidence, recipes)
 
 
 def _good_headline(evidence: ExperimentEvidence, good: Sequence[RecipeComparison]) -> str:
@@ -131,8 +128,24 @@ def _unsettled_headline(unsettled: Sequence[RecipeComparison]) -> str:
     return f"Not settled for {sentences.recipe_listing([one.recipe for one in unsettled])}. {reason}{step}"
 
 
-def _first_loss(recipes: Sequence[RecipeComparison]) -> str:
-    return f"{recipes[0].recipe}: {_uncapital(recipes[0].sentence)}"
+def _bad_headline(evidence: ExperimentEvidence, recipes: Sequence[RecipeComparison]) -> str:
+    """No recipe may be used: by how much the least bad one loses, or what broke."""
+    name = evidence.baseline.name
+    who = f"{recipes[0].recipe} is not" if len(recipes) == 1 else f"None of the {len(recipes)} recipes is"
+    harms = [
+        one.quality.mean_harm
+        for one in recipes
+        if one.quality is not None and one.quality.mean_harm is not None and _is_worse(one.quality)
+    ]
+    if len(harms) < len(recipes):
+        return f"{who} safe to use. {next(one.sentence for one in recipes if one.findings)}"
+    best = "" if len(recipes) == 1 else " of the best"
+    loss = sentences.shift(evidence.primary, min(harms))
+    return f"{who} as good as {name}: {_metric(evidence)}{best} is {loss} on average."
+
+
+def _is_worse(quality: Quality) -> bool:
+    return quality.interval is not None and quality.interval[0] > quality.margin
 
 
 def _uncapital(sentence: str) -> str:
@@ -151,10 +164,7 @@ def statements(evidence: ExperimentEvidence, recipes: Sequence[RecipeComparison]
     harmed = [
         f"{one.recipe}: {_uncapital(_loss(evidence, one.quality))}"
         for one in recipes
-        if one.verdict == "UNSAFE"
-        and one.quality is not None
-        and one.quality.interval is not None
-        and one.quality.interval[0] > one.quality.margin
+        if one.verdict == "UNSAFE" and one.quality is not None and _is_worse(one.quality)
     ]
     doubtful = [control.sentence] if control is not None and control.passes is False else []
     open_ones = [f"{one.recipe}: {_uncapital(one.sentence)}" for one in recipes if one.verdict == "INCONCLUSIVE"]

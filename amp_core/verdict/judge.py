@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amp_core.config import Recipe
+import msgspec
+
+from amp_core.config import Recipe, parse_recipe
 from amp_core.verdict import answers, conditions, sentences
 from amp_core.verdict.comparison import (
     Baseline,
@@ -40,6 +42,7 @@ def judge(evidence: ExperimentEvidence) -> Comparison:
         _compare(evidence, recipe, qualities[recipe.name], findings[recipe.name], control, baseline, floor)
         for recipe in evidence.candidates
     ]
+    recipes = [_with_proven_cure(one, recipes, evidence) for one in recipes]
     return Comparison(
         experiment_id=evidence.experiment_id,
         state="judged" if evidence.has_ended else "so_far",
@@ -103,6 +106,21 @@ def _compare(
         lost_samples_fraction=lost,
         why=answers.recipe_why(evidence, quality),
     )
+
+
+def _with_proven_cure(
+    one: RecipeComparison, recipes: Sequence[RecipeComparison], evidence: ExperimentEvidence
+) -> RecipeComparison:
+    """Say so where this experiment itself shows that the proposed cure works."""
+    if one.next_step is None or one.next_step.action != "run_cure" or one.next_step.submission is None:
+        return one
+    cure = parse_recipe(one.next_step.submission["recipes"][-1])
+    proven = {recipe.recipe for recipe in recipes if recipe.verdict == "SAFE"}
+    for recipe in evidence.candidates:
+        if recipe.name in proven and msgspec.structs.replace(recipe, name=cure.name) == cure:
+            sentence = f"{one.next_step.sentence} {recipe.name} shows it in this experiment."
+            return msgspec.structs.replace(one, next_step=msgspec.structs.replace(one.next_step, sentence=sentence))
+    return one
 
 
 def _primary_text(evidence: ExperimentEvidence) -> PrimaryText:

@@ -98,6 +98,8 @@ def _unsettled(evidence: ExperimentEvidence, quality: Quality) -> list[Reason]:
     if quality.interval is None or quality.num_pairs < quality.num_planned:
         return []
     lower, upper = quality.interval
+    if lower > quality.margin:
+        return []  # settled: harm
     if upper >= quality.margin:
         primary = evidence.primary
         text = (

@@ -23,12 +23,12 @@ def num_trailing(run: RunEvidence) -> int:
 
 
 def is_endless(run: RunEvidence) -> bool:
-    """Skips without end: ten or more that reach the last step, or half of all steps in the second half."""
+    """Skips without end: ten or more that reach the last step, or a quarter of all steps of the second half."""
     if num_trailing(run) >= ENDLESS_SKIPS:
         return True
     half = run.steps_run // 2
     late = sum(skip.step > half for skip in run.skips)
-    return late >= ENDLESS_SKIPS and late * 2 >= run.steps_run - half
+    return late >= ENDLESS_SKIPS and late * 4 >= run.steps_run - half
 
 
 def goes_on_falling(run: RunEvidence) -> bool:
