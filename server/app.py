@@ -21,6 +21,7 @@ from server.accounts.service import has_account
 from server.db.engine import Database
 from server.db.upgrade import open_database
 from server.errors import ConfigurationError, install_handlers
+from server.pages.problems import error_page
 from server.routers import ROUTERS
 from server.settings import LOOPBACK, Settings
 from server.sweep import Sweep
@@ -61,7 +62,7 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.stop = sweep.stop
-    app.state.error_page = None
+    app.state.error_page = error_page
     install_handlers(app)
     for router in ROUTERS:
         app.include_router(router)

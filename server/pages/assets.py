@@ -1,0 +1,102 @@
+"""Static files: compressed once in memory, named by content hash, cached for ever.
+
+`web/css/*.css` becomes one `app.css`; `web/js` is served as it is, so that modules import each other by relative paths
+below one hashed folder; Plotly.js comes from the installed `plotly` package.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+
+from server.pages import colours
+
+WEB = Path(__file__).resolve().parents[2] / "web"
+CSS_ORDER = ("tokens.css", "base.css", "shell.css", "components.css", "charts.css", "pages.css")
+IMMUTABLE = "public, max-age=31536000, immutable"
+
+mimetypes.add_type("text/javascript", ".js")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asset:
+    """One file ready to send. ``plain`` is made from ``zipped`` for the rare client without gzip."""
+
+    media_type: str
+    zipped: bytes
+
+    @classmethod
+    def of(cls, name: str, content: bytes, level: int = 9) -> Asset:
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        if media_type.startswith("text/"):
+            media_type += "; charset=utf-8"
+        return cls(media_type=media_type, zipped=gzip.compress(content, level, mtime=0))
+
+    @property
+    def plain(self) -> bytes:
+        return gzip.decompress(self.zipped)
+
+
+def _plotly_file() -> Path:
+    import plotly
+
+    return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+
+class Assets:
+    """Every static file of one build of the product; `url` gives the hashed address."""
+
+    def __init__(self, root: Path = WEB) -> None:
+        self.files = {"app.css": self._css(root).encode()}
+        for path in sorted((root / "js").rglob("*.js")):
+            relative = path.relative_to(root / "js")
+            if relative.parts[0] != "tests":
+                self.files[relative.as_posix()] = path.read_bytes()
+        self.files["icon.svg"] = (root / "icon.svg").read_bytes()
+        digest = hashlib.sha256()
+        for name, content in self.files.items():
+            digest.update(name.encode() + b"\0" + content)
+        self.version = digest.hexdigest()[:16]
+        self._served = {name: Asset.of(name, content) for name, content in self.files.items()}
+
+    @staticmethod
+    def _css(root: Path) -> str:
+        return colours.stylesheet() + "\n".join((root / "css" / name).read_text("utf-8") for name in CSS_ORDER)
+
+    @cached_property
+    def _plotly(self) -> tuple[str, Asset]:
+        content = _plotly_file().read_bytes()
+        return hashlib.sha256(content).hexdigest()[:16], Asset.of("plotly.min.js", content, level=6)
+
+    def url(self, name: str) -> str:
+        version = self._plotly[0] if name == "plotly.min.js" else self.version
+        return f"/static/{version}/{name}"
+
+    def find(self, version: str, name: str) -> Asset | None:
+        """The file at a hashed address, or None when the hash is not of this build."""
+        if name == "plotly.min.js":
+            return self._plotly[1] if version == self._plotly[0] else None
+        return self._served.get(name) if version == self.version else None
+
+
+assets = Assets()
+router = APIRouter()
+
+
+@router.get("/static/{version}/{name:path}", include_in_schema=False)
+def static_file(version: str, name: str, request: Request) -> Response:
+    """A static file at its hashed address; an address of another build is 404, never another build's content."""
+    asset = assets.find(version, name)
+    if asset is None:
+        raise HTTPException(404, f"no static file {name!r} in this build: reload the page")
+    headers = {"Cache-Control": IMMUTABLE, "Vary": "Accept-Encoding", "X-Content-Type-Options": "nosniff"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(asset.zipped, media_type=asset.media_type, headers=headers | {"Content-Encoding": "gzip"})
+    return Response(asset.plain, media_type=asset.media_type, headers=headers)

@@ -1,0 +1,148 @@
+"""The experiment page: findings first, then verdicts, scorecard, pictures, curves, runs, conditions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.access import Principal, submitter, viewer
+from server.broker.publish import ring
+from server.comparisons.service import comparison_of
+from server.db.tables import Event, Run
+from server.errors import NotFound
+from server.experiments import queries, service
+from server.metrics.read import MIN_POINTS
+from server.pages import colours, figures, runs_table, verdicts
+from server.pages.assets import assets
+from server.pages.conditions import condition_lines
+from server.pages.gallery import gallery_of
+from server.pages.render import page
+from server.state import DatabaseOf, SettingsOf
+
+router = APIRouter(include_in_schema=False)
+Submitter = Annotated[Principal, Depends(submitter)]
+MAX_POINTS = max(500, MIN_POINTS)
+ENDED = ("ended", "cancelled")
+IMMUTABLE_PRIVATE = "private, max-age=31536000, immutable"  # pictures belong to signed-in people
+
+
+@router.get("/experiments/{experiment_id}", dependencies=[Depends(viewer)])
+def show_experiment(experiment_id: int, request: Request, database: DatabaseOf) -> HTMLResponse:
+    """One experiment; everything on it is also in REST."""
+    with database.read() as session:
+        context = _context(session, experiment_id)
+    return page(request, "experiment.html", **context)
+
+
+def _context(session: Session, experiment_id: int) -> dict[str, Any]:
+    experiment = queries.experiment_detail(session, experiment_id)
+    row = queries.find_experiment(session, experiment_id)
+    comparison = comparison_of(session, row)
+    styles = colours.assign(experiment["recipes"])
+    primary = comparison["primary"]
+    results = session.execute(select(Run.id, Run.result).where(Run.experiment_id == experiment_id)).tuples()
+    by_id = {run_id: result for run_id, result in results}  # noqa: C416 - a mypy-checked shape
+    for run in experiment["runs"]:
+        run["result"] = by_id.get(run["id"])
+    hero = figures.evaluation(primary["metric"], primary["unit"])
+    charts = figures.experiment_charts()
+    return {
+        "exp": experiment,
+        "comparison": comparison,
+        "primary": primary,
+        "baseline": comparison["baseline"],
+        "control_sentence": (comparison["control"] or {}).get("sentence"),
+        "styles": styles,
+        "any_emulated": any(item["numerics"] == "emulated" for item in comparison["recipes"]),
+        "cards": verdicts.cards(comparison, styles),
+        "hero": hero,
+        "charts": charts,
+        "groups": runs_table.groups(experiment, styles, primary),
+        "gallery": gallery_of(session, experiment, styles),
+        "conditions": condition_lines(comparison["conditions"]),
+        "data": _data(session, experiment, comparison, styles, [hero, *charts]),
+    }
+
+
+def _data(
+    session: Session,
+    experiment: dict[str, Any],
+    comparison: dict[str, Any],
+    styles: dict[str, colours.Style],
+    charts: list[figures.Chart],
+) -> dict[str, Any]:
+    """What the page's script needs; points come by REST and stream."""
+    emulated = {item["recipe"] for item in comparison["recipes"] if item["numerics"] == "emulated"}
+    return {
+        "id": experiment["id"],
+        "done": experiment["state"] == "cancelled" or comparison["state"] == "judged",
+        "waiting": experiment["state"] not in ENDED,
+        "max_points": MAX_POINTS,
+        "plotly": assets.url("plotly.min.js"),
+        "themes": figures.THEMES,
+        "config": figures.CONFIG,
+        "charts": figures.describe(charts),
+        "groups": [
+            {
+                "name": recipe["name"],
+                "style": figures.line_style(styles[recipe["name"]]),
+                "emulated": recipe["name"] in emulated,
+                "baseline": recipe["name"] == experiment["baseline"],
+                "runs": [
+                    {"id": run["id"], "label": f"seed {run['seed']}"}
+                    for run in experiment["runs"]
+                    if run["recipe_name"] == recipe["name"] and run["role"] in ("baseline", "candidate")
+                ],
+            }
+            for recipe in experiment["recipes"]
+        ],
+        "skips": _skips(session, experiment["id"]),
+    }
+
+
+def _skips(session: Session, experiment_id: int) -> dict[int, list[int]]:
+    """Every skipped step of every run: events are never sampled, so the lane under the loss scale is whole."""
+    query = (
+        select(Event.run_id, Event.step)
+        .join(Run, Run.id == Event.run_id)
+        .where(Run.experiment_id == experiment_id, Event.kind == "step_skipped", Event.attempt == Run.attempt)
+        .order_by(Event.run_id, Event.step)
+    )
+    skips: dict[int, list[int]] = {}
+    for run_id, step in session.execute(query).tuples():
+        if step is not None:
+            skips.setdefault(run_id, []).append(step)
+    return skips
+
+
+@router.post("/experiments/{experiment_id}/cancel")
+def cancel_experiment(experiment_id: int, principal: Submitter, database: DatabaseOf) -> RedirectResponse:
+    """Cancel what has not ended, and show it."""
+    with database.write() as session:
+        service.cancel(session, experiment_id, principal)
+    return RedirectResponse(f"/experiments/{experiment_id}", status_code=303)
+
+
+@router.post("/experiments/{experiment_id}/retry")
+def retry_experiment(
+    experiment_id: int, principal: Submitter, database: DatabaseOf, settings: SettingsOf
+) -> RedirectResponse:
+    """Queue the failed and cancelled runs again, and show it."""
+    with database.write() as session:
+        num_runs = service.retry(session, experiment_id, principal)
+    ring(settings, num_runs)
+    return RedirectResponse(f"/experiments/{experiment_id}", status_code=303)
+
+
+@router.get("/experiments/{experiment_id}/pictures/{key}.webp", dependencies=[Depends(viewer)])
+def show_pictures(experiment_id: int, key: str, database: DatabaseOf) -> Response:
+    """The small pictures of the page in one file. The key names the content, so it is cached for ever."""
+    with database.read() as session:
+        gallery = gallery_of(session, queries.experiment_detail(session, experiment_id), {})
+    if gallery is None or gallery.key != key:
+        raise NotFound(f"experiment {experiment_id} has no pictures {key[:40]!r} any more: reload the page")
+    return Response(gallery.sheet.content, media_type="image/webp", headers={"Cache-Control": IMMUTABLE_PRIVATE})

@@ -1,0 +1,143 @@
+"""Home: what runs, what just ended with its verdict, the queue, the devices; and the pages of workers and workloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.access import viewer
+from server.db.tables import Experiment
+from server.experiments import queries
+from server.pages import colours
+from server.pages.render import page
+from server.pages.workload_forms import margin_text
+from server.runs.queries import num_queued, queued_runs
+from server.state import DatabaseOf, SettingsOf
+from server.workers.queries import list_workers
+from server.workloads.queries import current_workloads, workload_json
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])
+NUM_FINISHED, NUM_RUNNING, NUM_QUEUED = 6, 12, 8
+
+OWN_EXAMPLE = '''\
+import torch
+from torch import nn
+from amp_core.workload import Metric, Workload, param
+
+
+class MyModel(Workload):
+    """Classify my data."""
+
+    width: int = param(128, min=8, max=4096, help="hidden units")
+    primary = Metric("accuracy", True, 0.005)
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(20, self.width), nn.ReLU(), nn.Linear(self.width, 2)
+        )
+
+    def batches(self, split, seed):
+        torch.manual_seed(seed if split == "train" else 0)
+        for _ in range(50):
+            x = torch.randn(64, 20)
+            yield x, (x.sum(1) > 0).long()
+'''
+
+
+@router.get("/")
+def home(request: Request, database: DatabaseOf, settings: SettingsOf) -> HTMLResponse:
+    """The first page after signing in; before the first experiment it teaches."""
+    with database.read() as session:
+        running = [
+            item
+            for state in ("running", "queued")
+            for item in queries.list_experiments(session, queries.ExperimentFilter(state=state), limit=NUM_RUNNING)[0]
+        ]
+        finished = _finished(session)
+        queue, _ = queued_runs(session, limit=NUM_QUEUED)
+        context: dict[str, Any] = {
+            "running": running[:NUM_RUNNING],
+            "finished": finished,
+            "queue": queue,
+            "queue_length": num_queued(session),
+            "workers": _workers(session, settings.lease_s, offline=False),
+            "first_run": not running and not finished and session.scalar(select(Experiment.id).limit(1)) is None,
+        }
+    return page(request, "home.html", **context)
+
+
+def _finished(session: Session) -> list[dict[str, Any]]:
+    """The newest experiments that ended, each with its headline."""
+    found: list[dict[str, Any]] = []
+    query = (
+        select(Experiment)
+        .where(Experiment.state.in_(("ended", "cancelled")))
+        .order_by(Experiment.ended_at.desc(), Experiment.id.desc())
+        .limit(NUM_FINISHED)
+    )
+    rows = session.scalars(query).all()
+    for row, item in zip(rows, queries.experiments_json(session, rows), strict=True):
+        headline = (row.comparison or {}).get("headline", "")
+        found.append({**with_styles(item), "headline": headline})
+    return found
+
+
+def with_styles(item: dict[str, Any]) -> dict[str, Any]:
+    """An experiment of a list with the styles of its recipes."""
+    return {**item, "styles": colours.assign(item["recipes"])}
+
+
+def _workers(session: Session, lease_s: float, *, offline: bool = True) -> list[dict[str, Any]]:
+    """Workers with one line per device."""
+    workers = list_workers(session, lease_s)
+    if not offline:
+        workers = [worker for worker in workers if worker["state"] != "offline"]
+    for worker in workers:
+        worker["devices"] = [
+            {"kind": device.get("kind", ""), "name": device.get("name", ""), "summary": device_summary(device)}
+            for device in worker["devices"]
+        ]
+    return workers
+
+
+def device_summary(device: dict[str, Any]) -> str:
+    """The abilities of a device in one line, leaving out what is empty."""
+    parts = []
+    for name, value in device.items():
+        if name in ("kind", "name") or value in (None, "", [], {}, False):
+            continue
+        words = name.replace("_", " ")
+        if value is True:
+            parts.append(words)
+        elif isinstance(value, list):
+            parts.append(f"{words} {', '.join(str(item) for item in value[:8])}")
+        else:
+            parts.append(f"{words} {value}")
+    return " · ".join(parts)
+
+
+@router.get("/workers")
+def workers_page(request: Request, database: DatabaseOf, settings: SettingsOf) -> HTMLResponse:
+    """Every worker ever seen, and the queue in the order in which runs start."""
+    with database.read() as session:
+        queue, _ = queued_runs(session, limit=100)
+        context: dict[str, Any] = {
+            "workers": _workers(session, settings.lease_s),
+            "queue": queue,
+            "queue_length": num_queued(session),
+        }
+    return page(request, "workers.html", **context)
+
+
+@router.get("/workloads")
+def workloads_page(request: Request, database: DatabaseOf) -> HTMLResponse:
+    """What can be trained, broken files with their error, and how to add one."""
+    with database.read() as session:
+        workloads = [workload_json(workload) for workload in current_workloads(session)]
+    for workload in workloads:
+        workload["margin_text"] = margin_text(workload["primary"])
+    return page(request, "workloads.html", workloads=workloads, own_example=OWN_EXAMPLE)

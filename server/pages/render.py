@@ -1,0 +1,65 @@
+"""Turning a template and a context into a page."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from server.access.dependencies import current_principal
+from server.pages import colours
+from server.pages.assets import WEB, assets
+from server.pages.formats import FILTERS
+
+THEME_COOKIE = "ampboard_theme"
+THEMES = ("system", "light", "dark")
+_JSON_ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def script_json(value: object) -> Markup:
+    """A value for `<script type="application/json">`: nothing in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(_JSON_ESCAPES))  # noqa: S704 - escaped for a JSON script element just above
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(WEB / "templates"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    environment.filters["script_json"] = script_json
+    environment.globals["asset"] = assets.url
+    environment.globals["styles"] = colours.STYLES
+    environment.globals["slot_of"] = colours.natural_slot
+    return environment
+
+
+_templates = _environment()
+
+
+def theme_of(request: Request) -> str:
+    """The theme chosen in this browser; ``system`` follows the operating system."""
+    chosen = request.cookies.get(THEME_COOKIE, "system")
+    return chosen if chosen in THEMES else "system"
+
+
+def page(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """Render ``template`` with what every page needs: who is signed in, the theme, the address, the time."""
+    html = _templates.get_template(template).render(
+        request=request,
+        path=request.url.path,
+        principal=current_principal(request),
+        theme=theme_of(request),
+        now=datetime.now(UTC),
+        **context,
+    )
+    return HTMLResponse(html, status_code=status)

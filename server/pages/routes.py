@@ -1,0 +1,12 @@
+"""Every page's routes."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from server.pages import appearance, assets, changes, experiment, guide, home, people, run, submit, table
+
+router = APIRouter()
+# submit before experiment: /experiments/new must not be read as an id
+for part in (assets, people, home, table, submit, experiment, run, guide, changes, appearance):
+    router.include_router(part.router)

@@ -1,0 +1,115 @@
+"""The runs table of an experiment: one group per recipe with mean ± sd, range and difference, its runs below."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, stdev
+from typing import Any
+
+from server.pages.colours import Style
+from server.pages.formats import as_float, between, number, signed
+
+_ROLES = {"control": "A/A control", "benchmark": "Benchmarks"}
+
+
+def groups(experiment: dict[str, Any], styles: dict[str, Style], primary: dict[str, Any]) -> list[dict[str, Any]]:
+    """Recipes in the experiment's order, then the control, then benchmarks."""
+    metric = f"eval/{primary['metric']}"
+    sorted_runs: dict[str, list[dict[str, Any]]] = {recipe["name"]: [] for recipe in experiment["recipes"]}
+    for run in experiment["runs"]:
+        key = _ROLES.get(run["role"], run["recipe_name"])
+        sorted_runs.setdefault(key, []).append(run)
+    baseline = _values(sorted_runs.get(experiment["baseline"], []), metric)
+    return [
+        _group(key, runs, styles.get(key), metric, baseline if key != experiment["baseline"] else {}, primary)
+        for key, runs in sorted_runs.items()
+        if runs
+    ]
+
+
+def _values(runs: list[dict[str, Any]], metric: str) -> dict[int, float]:
+    """The last value of the primary metric of completed runs, by seed."""
+    values = {}
+    for run in runs:
+        value = as_float(run["metrics"].get(metric, {}).get("last"))
+        if run["state"] == "completed" and value is not None:
+            values[run["seed"]] = value
+    return values
+
+
+def _group(
+    title: str,
+    runs: list[dict[str, Any]],
+    style: Style | None,
+    metric: str,
+    baseline: dict[int, float],
+    primary: dict[str, Any],
+) -> dict[str, Any]:
+    values = _values(runs, metric)
+    finite = [value for value in values.values() if math.isfinite(value)]
+    skipped = [run["result"]["skipped_steps"] for run in runs if run.get("result")]
+    ended = sum(run["state"] not in ("queued", "running") for run in runs)
+    return {
+        "key": title,
+        "title": title,
+        "style": style,
+        "num": len(runs),
+        "counts": f"{ended} of {len(runs)} ended",
+        "mean_text": _mean_text(finite),
+        "range_text": f"{number(min(finite))} to {number(max(finite))}" if len(finite) > 1 else "",
+        "skipped": number(sum(skipped)) if skipped and title != "Benchmarks" else "",
+        "delta_text": _delta_text(values, baseline, primary),
+        "non_finite": _first_non_finite(runs),
+        "runs": [_run(run, metric) for run in runs],
+    }
+
+
+def _mean_text(values: list[float]) -> str:
+    if not values:
+        return ""
+    spread = f" ± {number(stdev(values), 2)}" if len(values) > 1 else ""
+    return f"{number(fmean(values))}{spread}"
+
+
+def _delta_text(values: dict[int, float], baseline: dict[int, float], primary: dict[str, Any]) -> str:
+    pairs = [
+        values[seed] - baseline[seed]
+        for seed in values
+        if seed in baseline and math.isfinite(values[seed]) and math.isfinite(baseline[seed])
+    ]
+    if not pairs:
+        return ""
+    unit = f" {primary['unit']}" if primary.get("unit") else ""
+    return f"Δ {signed(fmean(pairs))}{unit} over {len(pairs)} pair{'s' if len(pairs) != 1 else ''}"
+
+
+def non_finite_text(metrics: dict[str, dict[str, Any]]) -> str:
+    """``NaN in train/loss since step 700``: the earliest series that lost its finite values."""
+    first: tuple[int, str, str] | None = None
+    for name, summary in metrics.items():
+        step = summary.get("first_non_finite_step")
+        if step is None or name == "amp/loss_scale":
+            continue
+        kind = "NaN" if summary["num_nan"] else "∞"
+        if first is None or step < first[0]:
+            first = (step, name, kind)
+    return f"{first[2]} in {first[1]} since step {first[0]}" if first else ""
+
+
+def _first_non_finite(runs: list[dict[str, Any]]) -> str:
+    return next((text for run in runs if (text := non_finite_text(run["metrics"]))), "")
+
+
+def _run(run: dict[str, Any], metric: str) -> dict[str, Any]:
+    reason = run["reason"] or {}
+    label = f"{run['recipe_name']}, benchmark" if run["kind"] == "benchmark" else f"seed {run['seed']}"
+    return {
+        **{key: run[key] for key in ("id", "state", "attempt", "step", "steps", "numerics")},
+        "label": label,
+        "primary": run["metrics"].get(metric, {}).get("last"),
+        "loss": run["metrics"].get("train/loss", {}).get("last"),
+        "skipped": (run.get("result") or {}).get("skipped_steps"),
+        "non_finite": non_finite_text(run["metrics"]),
+        "reason": reason.get("message"),
+        "time": between(run["started_at"], run["ended_at"]) if run["started_at"] else "",
+    }

@@ -1,0 +1,148 @@
+"""From a comparison to verdict cards and scorecard rows: the words and figures of the experiment page."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from server.pages.colours import Style
+from server.pages.formats import as_float, number, percent, signed, size
+from server.pages.whisker import Difference, Scale, draw
+
+EMULATED_GAIN = "not measured here (emulated)"
+
+
+def cards(comparison: dict[str, Any], styles: dict[str, Style]) -> list[dict[str, Any]]:
+    """One card per candidate, in the order of the experiment, with its scorecard row."""
+    higher = bool(comparison["primary"]["higher_is_better"])
+    differences = {item["recipe"]: _difference(item["quality"]) for item in comparison["recipes"]}
+    known = [difference for difference in differences.values() if difference is not None]
+    margin = next((as_float(item["quality"]["margin"]) for item in comparison["recipes"] if item["quality"]), None)
+    scale = Scale(margin, known) if margin and known else None
+    return [
+        _card(item, styles[item["recipe"]], differences[item["recipe"]], scale, higher)
+        for item in comparison["recipes"]
+    ]
+
+
+def _card(
+    item: dict[str, Any], style: Style, difference: Difference | None, scale: Scale | None, higher: bool
+) -> dict[str, Any]:
+    quality, gain = item["quality"], item["gain"]
+    text = _quality_text(quality, difference, higher)
+    emulated = item["numerics"] == "emulated"
+    return {
+        "recipe": item["recipe"],
+        "style": style,
+        "verdict": item["verdict"],
+        "numerics": item["numerics"],
+        "sentence": item["sentence"],
+        "points": _points(item),
+        "steps": _next_steps(item),
+        "why": item.get("why", ""),
+        "whisker": draw(scale, difference, f"{item['recipe']}: {text}") if scale and difference else None,
+        "quality_text": text,
+        "mean": quality["candidate_mean"] if quality else None,
+        "pairs_text": f"{quality['num_pairs']} of {quality['num_planned']} pairs" if quality else "",
+        "speed": _speed(gain.get("speed")),
+        "memory": _memory(gain.get("memory")),
+        "gain_absent": EMULATED_GAIN if emulated else "not measured",
+        "stability": _stability(item),
+        "stability_notes": _stability_notes(item),
+    }
+
+
+def _difference(quality: dict[str, Any] | None) -> Difference | None:
+    """Harm turned round, so that positive is better."""
+    mean = as_float(quality["mean_harm"]) if quality else None
+    if quality is None or mean is None:
+        return None
+    interval = None
+    if quality["interval"]:
+        low, high = (as_float(end) for end in quality["interval"])
+        interval = (-high, -low) if low is not None and high is not None else None
+    seeds = [-harm for pair in quality["pairs"] if (harm := as_float(pair["harm"])) is not None]
+    return Difference(mean=-mean, interval=interval, seeds=seeds)
+
+
+def _quality_text(quality: dict[str, Any] | None, difference: Difference | None, higher: bool) -> str:
+    """``−0.03 dB [−0.10, +0.05]``, with the sign the metric itself has."""
+    if quality is None or difference is None:
+        return ""
+    sign = 1.0 if higher else -1.0
+    factor, unit = (100.0, "%") if quality.get("relative") else (1.0, quality["unit"])
+    mean = signed(sign * factor * difference.mean)
+    suffix = f" {unit}" if unit else ""
+    if difference.interval is None:
+        return f"{mean}{suffix}, no interval yet"
+    ends = sorted(sign * factor * end for end in difference.interval)
+    return f"{mean}{suffix} [{signed(ends[0])}, {signed(ends[1])}]"
+
+
+def _points(item: dict[str, Any]) -> list[dict[str, str]]:
+    """Reasons and findings, the grave ones first, no sentence twice."""
+    found = [*item["reasons"], *item["findings"]]
+    order = {"fatal": 0, "caution": 1, "info": 2}
+    seen = {item["sentence"]}
+    points = []
+    for point in sorted(found, key=lambda point: order.get(point["severity"], 3)):
+        if point["sentence"] not in seen:
+            seen.add(point["sentence"])
+            points.append({"severity": point["severity"], "sentence": point["sentence"]})
+    return points[:5]
+
+
+_LABELS = {"run_cure": "Run the cure"}
+
+
+def _next_steps(item: dict[str, Any]) -> list[dict[str, str]]:
+    """What to press: the cure of a finding, more seeds."""
+    step = item["next_step"]
+    if not step:
+        return []
+    label = _LABELS.get(step.get("action") or "", "Run it")
+    if step.get("action") == "more_seeds":
+        label = f"Run {step['num_seeds']} more seeds" if step.get("num_seeds") else "Run more seeds"
+    submission = json.dumps(step["submission"]) if step.get("submission") else ""
+    return [{"sentence": step["sentence"], "label": label, "submission": submission}]
+
+
+def _speed(speed: dict[str, Any] | None) -> dict[str, str] | None:
+    if not speed:
+        return None
+    low, high = (float(end) for end in speed["interval"])
+    pace = "faster" if low > 1 else "slower" if high < 1 else "no clear difference"
+    detail = f"{pace} [{number(low, 3)}, {number(high, 3)}], {speed['num_blocks']} blocks"
+    return {"text": f"{number(speed['ratio'], 3)}×", "detail": detail}
+
+
+def _memory(memory: dict[str, Any] | None) -> dict[str, str] | None:
+    if not memory:
+        return None
+    for field, words in (
+        ("device_peak", "peak on the device"),
+        ("saved_for_backward", "saved for backward"),
+        ("process_growth", "growth of the process"),
+    ):
+        ratio = as_float(memory.get(f"{field}_ratio"))
+        if ratio is not None and math.isfinite(ratio):
+            before, after = memory[f"baseline_{field}_bytes"], memory[f"candidate_{field}_bytes"]
+            return {"text": f"{number(ratio, 3)}×", "detail": f"{words}: {size(before)} → {size(after)}"}
+    return None
+
+
+def _stability(item: dict[str, Any]) -> str:
+    worst = {finding["severity"] for finding in item["findings"]}
+    if "fatal" in worst:
+        return "failure found"
+    if "caution" in worst:
+        return "with caution"
+    return "no finding" if item["quality"] and item["quality"]["num_pairs"] else "–"
+
+
+def _stability_notes(item: dict[str, Any]) -> list[str]:
+    notes = []
+    if item["skipped_steps"]:
+        notes.append(f"{item['skipped_steps']} skipped steps, {percent(item['lost_samples_fraction'])} of samples lost")
+    return notes

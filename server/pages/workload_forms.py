@@ -1,0 +1,44 @@
+"""Workload descriptions as forms show them: parameters with their ranges, margins in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from server.pages.formats import number
+
+
+def margin_text(primary: dict[str, Any] | None) -> str:
+    """``0.25 dB`` or ``1 % of the baseline``."""
+    if not primary:
+        return ""
+    if primary.get("relative"):
+        return f"{number(100 * primary['margin'])} % of the baseline"
+    unit = f" {primary['unit']}" if primary.get("unit") else ""
+    return f"{number(primary['margin'])}{unit}"
+
+
+def margin_hint(primary: dict[str, Any]) -> str:
+    """What the margin field takes."""
+    if primary.get("relative"):
+        return f"As a fraction of the baseline: {primary['margin']:g} is {margin_text(primary)}."
+    return f"In {primary['unit']}." if primary.get("unit") else "In the metric's own unit."
+
+
+def parameter_hint(parameter: dict[str, Any]) -> str:
+    """Help, type, range and default of a parameter in one line."""
+    low, high = parameter.get("min"), parameter.get("max")
+    limits = {
+        (True, True): f"{low} to {high}",
+        (True, False): f"at least {low}",
+        (False, True): f"at most {high}",
+        (False, False): "",
+    }[(low is not None, high is not None)]
+    kind = {"int": "whole number", "float": "number", "bool": "yes or no", "str": "text"}.get(parameter["type"], "")
+    tail = ", ".join(part for part in (kind, limits, f"default {parameter['default']}") if part)
+    return f"{parameter.get('help') or ''} ({tail})".strip()
+
+
+def with_hints(workload: dict[str, Any]) -> dict[str, Any]:
+    """The workload as the form of a new experiment shows it."""
+    parameters = [parameter | {"hint": parameter_hint(parameter)} for parameter in workload["parameters"]]
+    return {**workload, "parameters": parameters, "margin_hint": margin_hint(workload["primary"])}

@@ -1,0 +1,84 @@
+/** Figures over the points of several runs: means, bands, robust ranges, non-finite values. Pure. */
+
+/**
+ * Mean, lowest and highest over runs, at steps where every run has a value. Thinned runs are averaged by bin, so that
+ * curves of different sampling stay comparable; a bin in which any run is not finite is a gap, never a mean of the rest.
+ * @param {import("./points.js").Points[]} runs
+ */
+export function across(runs) {
+  const width = Math.max(...runs.map((run) => (run.kind === "binned" ? run.binWidth : 1)));
+  const bins = new Map();
+  runs.forEach((run, index) => {
+    run.steps.forEach((step, at) => {
+      const key = Math.floor(step / width);
+      const bin = bins.get(key) ?? { step, sums: new Array(runs.length).fill(0), counts: new Array(runs.length).fill(0) };
+      bin.step = Math.max(bin.step, step);
+      bin.sums[index] += run.values[at];
+      bin.counts[index] += 1;
+      bins.set(key, bin);
+    });
+  });
+  const result = { steps: [], mean: [], low: [], high: [] };
+  for (const [, bin] of [...bins].sort((a, b) => a[0] - b[0])) {
+    if (bin.counts.some((count) => count === 0)) continue;
+    const values = bin.sums.map((sum, index) => sum / bin.counts[index]);
+    const finite = values.every(Number.isFinite);
+    result.steps.push(bin.step);
+    result.mean.push(finite ? values.reduce((a, b) => a + b, 0) / values.length : null);
+    result.low.push(finite ? Math.min(...values) : null);
+    result.high.push(finite ? Math.max(...values) : null);
+  }
+  return result;
+}
+
+/** The quantile of sorted numbers, linearly interpolated. */
+export function quantile(sorted, q) {
+  const at = (sorted.length - 1) * q;
+  const low = Math.floor(at);
+  return sorted[low] + ((sorted[low + 1] ?? sorted[low]) - sorted[low]) * (at - low);
+}
+
+/**
+ * The axis range that shows the bulk of the values: one spike does not flatten every curve.
+ * @param {number[]} values finite or not @param {{log?: boolean, zero?: boolean}} axis
+ * @returns {{range: [number, number], full: [number, number], clips: boolean} | null} in axis units (log10 on log axes)
+ */
+export function robustRange(values, { log = false, zero = false } = {}) {
+  const usable = values.filter((value) => Number.isFinite(value) && (!log || value > 0)).map((value) => (log ? Math.log10(value) : value));
+  if (!usable.length) return null;
+  usable.sort((a, b) => a - b);
+  const [min, max] = [usable[0], usable[usable.length - 1]];
+  let [low, high] = [min, max];
+  if (usable.length >= 20) {
+    const [q1, q99] = [quantile(usable, 0.01), quantile(usable, 0.99)];
+    const reach = 1.5 * (q99 - q1 || Math.abs(q99) * 0.05 || 1);
+    low = Math.max(min, q1 - reach);
+    high = Math.min(max, q99 + reach);
+  }
+  const clips = low > min || high < max;
+  return { range: padded(low, high, zero && !log), full: padded(min, max, zero && !log), clips };
+}
+
+function padded(low, high, zero) {
+  const pad = (high - low) * 0.06 || Math.abs(high) * 0.05 || 0.5;
+  return [zero && low >= 0 ? 0 : low - pad, high + pad];
+}
+
+/** Which values of a series are not finite: how many of each kind, and the first step. */
+export function nonFinite({ steps, values }) {
+  const found = { nan: 0, up: 0, down: 0, first: null };
+  values.forEach((value, index) => {
+    if (Number.isFinite(value)) return;
+    if (Number.isNaN(value)) found.nan += 1;
+    else if (value > 0) found.up += 1;
+    else found.down += 1;
+    found.first ??= steps[index];
+  });
+  return found;
+}
+
+/** "NaN since 700" for people. */
+export function nonFiniteText({ nan, up, down, first }) {
+  const kinds = [nan && "NaN", up && "+∞", down && "−∞"].filter(Boolean);
+  return kinds.length ? `${kinds.join(", ")} since step ${first}` : "";
+}
