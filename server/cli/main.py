@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import typer
@@ -33,6 +34,9 @@ EXPECTED = (CommandError, ClientError, StoreError)
 
 def main() -> None:
     """Run the command line; exit 1 with one message for expected errors, 2 for a wrong command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without × and − shows ?, not a traceback
     try:
         app()
     except EXPECTED as error:

@@ -11,7 +11,6 @@ from server.cli.terminal import out, table
 from server.client import Json
 
 STYLES = {"SAFE": "bold green", "SAFE WITH CAUTION": "bold yellow", "UNSAFE": "bold red", "INCONCLUSIVE": "bold cyan"}
-GIGA = 1e9
 
 
 def print_comparison(comparison: Json, url: str) -> None:
@@ -31,7 +30,7 @@ def print_comparison(comparison: Json, url: str) -> None:
 
 def _print_table(console: Console, comparison: Json) -> None:
     primary = comparison["primary"]
-    rows = table("recipe", "verdict", f"{primary['metric']} difference", "speed", "memory", "numerics")
+    rows = table("recipe", "verdict", f"{primary['label']} difference", "speed", "memory", "numerics")
     baseline = comparison["baseline"]
     rows.add_row(
         escape(str(baseline["recipe"])),
@@ -46,7 +45,7 @@ def _print_table(console: Console, comparison: Json) -> None:
         rows.add_row(
             escape(str(recipe["recipe"])),
             f"[{STYLES.get(verdict, '')}]{verdict}[/]" if verdict in STYLES else "not yet",
-            difference(recipe.get("quality"), primary),
+            difference(recipe.get("quality")),
             ratio((recipe.get("gain") or {}).get("speed"), "ratio"),
             ratio((recipe.get("gain") or {}).get("memory"), "saved_for_backward_ratio"),
             str(recipe.get("numerics") or ""),
@@ -69,28 +68,12 @@ def _print_reasons(console: Console, comparison: Json) -> None:
             console.print(f"      next: {escape(str(recipe['next_step']['sentence']))}")
 
 
-def difference(quality: Json | None, primary: Json) -> str:
-    """Candidate minus baseline with its interval, in the metric's own direction: ``-0.07 [-0.12, -0.02] dB``.
-
-    ``quality`` carries harm (positive is worse), so the sign turns for metrics where higher is better.
-    """
-    if not quality or quality.get("mean_harm") is None:
+def difference(quality: Json | None) -> str:
+    """Candidate against baseline with its 90 % interval, in the words that page and report use."""
+    if not quality:
         return "–"
-    sign = -1.0 if primary["higher_is_better"] else 1.0
-    mean = signed(quality["mean_harm"], sign)
-    interval = quality.get("interval")
-    if not interval:
-        return mean + unit(primary)
-    low, high = (signed(bound, sign) for bound in (interval if sign > 0 else reversed(interval)))
-    return f"{mean} [{low}, {high}]{unit(primary)}"
-
-
-def signed(value: Any, sign: float) -> str:
-    """The number with its sign, or the word that travels for a non-finite one."""
-    if isinstance(value, str):
-        return value
-    turned = value * sign
-    return f"{turned + 0.0:+.3g}"
+    interval = quality.get("interval_text")
+    return f"{quality['difference_text']} ({interval})" if interval else str(quality["difference_text"])
 
 
 def ratio(figures: Json | None, key: str) -> str:

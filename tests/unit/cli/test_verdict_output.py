@@ -8,23 +8,21 @@ from server.cli.errors import CommandError
 from server.cli.verdict_code import verdict_code
 from server.cli.verdict_table import difference, print_comparison, ratio
 
-PSNR = {"metric": "psnr", "higher_is_better": True, "margin": 0.25, "margin_text": "0.25 dB", "unit": "dB"}
-LOSS = {"metric": "loss", "higher_is_better": False, "margin": 0.01, "margin_text": "1 %", "unit": ""}
+PSNR = {
+    "metric": "psnr",
+    "label": "PSNR",
+    "higher_is_better": True,
+    "margin": 0.25,
+    "margin_text": "0.25 dB",
+    "unit": "dB",
+}
 
 
-def test_harm_turns_into_the_metrics_direction() -> None:
-    quality = {"mean_harm": 0.07, "interval": [0.02, 0.12]}
-    assert difference(quality, PSNR) == "-0.07 [-0.12, -0.02] dB"
-    assert difference(quality, LOSS) == "+0.07 [+0.02, +0.12]"
-
-
-def test_no_harm_is_no_negative_zero() -> None:
-    assert difference({"mean_harm": 0.0, "interval": None}, PSNR) == "+0 dB"
-
-
-def test_words_of_non_finite_figures_are_kept() -> None:
-    assert difference({"mean_harm": "Infinity", "interval": ["NaN", "NaN"]}, PSNR) == "Infinity [NaN, NaN] dB"
-    assert difference(None, PSNR) == "–"
+def test_the_difference_is_said_in_the_comparisons_own_words() -> None:
+    quality = {"difference_text": "−0.07 dB", "interval_text": "−0.12 to −0.02 dB"}
+    assert difference(quality) == "−0.07 dB (−0.12 to −0.02 dB)"
+    assert difference({"difference_text": "no pair yet", "interval_text": None}) == "no pair yet"
+    assert difference(None) == "–"
 
 
 def test_a_gain_that_was_not_measured_is_no_number() -> None:
