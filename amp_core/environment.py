@@ -17,7 +17,7 @@ def environment(precision: Precision, workload_path: str) -> dict[str, Any]:
     """JSON-ready facts about this process, its device and the recipe as applied; call it inside ``applied``."""
     device = precision.device
     return {
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": {"type": device.type, **(_cuda_device(device) if device.type == "cuda" else _cpu_device())},
