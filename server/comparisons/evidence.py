@@ -74,7 +74,7 @@ def _events_of(session: Session, experiment_id: int) -> dict[int, Told]:
         .join(Run, newest)
         .where(Run.experiment_id == experiment_id, wanted)
         .order_by(Event.run_id, Event.sequence)
-    ).tuples()
+    )
     told: dict[int, Told] = {}
     for run_id, kind, payload in rows:
         event = msgspec.convert(payload, EVENT_TYPES[kind], strict=False)  # "NaN" and "Infinity" become floats

@@ -89,5 +89,5 @@ def _fingerprint(session: Session, experiment_id: int) -> list[tuple[int, str, i
     """Run, state and attempt of every run: what a retry or a cancellation changes."""
     rows = session.execute(
         select(Run.id, Run.state, Run.attempt).where(Run.experiment_id == experiment_id).order_by(Run.id)
-    ).tuples()
+    )
     return [(run_id, state, attempt) for run_id, state, attempt in rows]
