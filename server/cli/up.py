@@ -124,7 +124,7 @@ def _worker_is_ready(client: Client, pid: int | None) -> bool:
 
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Inside the block SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does."""
+    """Inside the block SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does; what nohup ignores stays ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -132,7 +132,8 @@ def _signals_interrupt() -> Iterator[None]:
     def interrupt(_signum: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {signum: signal.signal(signum, interrupt) for signum in (signal.SIGTERM, signal.SIGHUP)}
+    heeded = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, interrupt) for signum in heeded}
     try:
         yield
     finally:
