@@ -75,6 +75,7 @@ class _Training:
         self.samples = self.lost_samples = self.skipped_steps = 0
         self.train_s = self.warmup_s = 0.0
         self.number = 0  # the last step done
+        self.flushed_number = 0
         self.flushed_at = time.perf_counter()
 
     def events(self, started: Started) -> Iterator[Event]:
@@ -163,9 +164,11 @@ class _Training:
         yield Evaluated(step=self.number, metrics=metrics, num_samples=num_samples, final=final)
 
     def _flush(self) -> Iterator[Event]:
-        self.recorder.add("memory/process_bytes", self.number, float(process_bytes()))
-        if self.device.type == "cuda":
-            self.recorder.add("memory/allocated_bytes", self.number, float(device_peak_bytes(self.device)))
+        if self.number > self.flushed_number:  # the last flush may follow another one of the same step
+            self.recorder.add("memory/process_bytes", self.number, float(process_bytes()))
+            if self.device.type == "cuda":
+                self.recorder.add("memory/allocated_bytes", self.number, float(device_peak_bytes(self.device)))
+        self.flushed_number = self.number
         segment = self.recorder.segment()
         self.flushed_at = time.perf_counter()
         if segment is not None:
