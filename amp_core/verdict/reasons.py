@@ -10,7 +10,7 @@ from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Control, Finding, Quality, Reason, Severity, Verdict
 from amp_core.verdict.evidence import ExperimentEvidence
 from amp_core.verdict.quality import is_finite
-from amp_core.verdict.skips import LOST_SAMPLES_LIMIT, lost_fraction, lost_fraction_after_settling
+from amp_core.verdict.skips import LOST_SAMPLES_LIMIT, lost_fraction_after_settling
 from amp_core.verdict.stability import is_healthy
 from amp_core.verdict.statistics import MIN_PAIRS
 
@@ -23,12 +23,11 @@ def conclude(
     harmful += _quality_harm(evidence, quality)
     missing = [*_missing_pairs(evidence, recipe, quality), *_too_few(evidence, quality)]
     unsettled = [*_unsettled(evidence, quality), *_control_reasons(control)]
-    cautions = _lost_samples(evidence, recipe)
     benign = _benign(evidence, recipe)
     if not evidence.has_ended:
         waiting = _reason("so_far", "info", "No verdict before every planned run has ended.")
         return None, [waiting, *[one for one in harmful if one.code != "margin_exceeded"], *benign]
-    reasons = [*harmful, *missing, *unsettled, *cautions, *benign]
+    reasons = [*harmful, *missing, *unsettled, *benign]
     if any(reason.severity == "fatal" for reason in harmful):
         return "UNSAFE", reasons
     if missing or unsettled:
@@ -38,7 +37,7 @@ def conclude(
         "info",
         f"The whole interval lies within the margin of {sentences.margin_text(evidence.primary)}.",
     )
-    if cautions or any(finding.severity == "caution" for finding in findings):
+    if any(finding.severity == "caution" for finding in findings):
         return "SAFE WITH CAUTION", [*reasons, within]
     return "SAFE", [within, *reasons]
 
@@ -120,14 +119,6 @@ def _control_reasons(control: Control | None) -> list[Reason]:
     if control is None or control.passes is not False:
         return []
     return [_reason("control_fails", "caution", control.sentence)]
-
-
-def _lost_samples(evidence: ExperimentEvidence, recipe: Recipe) -> list[Reason]:
-    runs = list(evidence.runs_of(recipe.name).values())
-    if lost_fraction_after_settling(recipe, runs) <= LOST_SAMPLES_LIMIT:
-        return []
-    share = sentences.percent(lost_fraction(runs))
-    return [_reason("lost_samples", "caution", f"{share} of the samples were lost to skipped steps (limit 1 %).")]
 
 
 def _benign(evidence: ExperimentEvidence, recipe: Recipe) -> list[Reason]:

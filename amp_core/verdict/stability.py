@@ -16,7 +16,14 @@ from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Cure, Finding, Severity
 from amp_core.verdict.cures import range_cure, scaling_cure
 from amp_core.verdict.evidence import RunEvidence
-from amp_core.verdict.skips import goes_on_falling, is_endless, num_trailing
+from amp_core.verdict.skips import (
+    LOST_SAMPLES_LIMIT,
+    goes_on_falling,
+    is_endless,
+    lost_fraction,
+    lost_fraction_after_settling,
+    num_trailing,
+)
 from amp_core.verdict.vanishing import vanishing_findings
 
 Twins = Sequence[tuple[RunEvidence, RunEvidence]]  # (candidate, its FP32 twin)
@@ -49,6 +56,7 @@ def findings_of(recipe: Recipe, twins: Twins) -> list[Finding]:
         *_endless_skips(recipe, twins),
         *_failures(recipe, twins),
         *_falling_scale(recipe, twins),
+        *_lost_samples(recipe, twins),
         *_transient(recipe, twins, "loss"),
         *_transient(recipe, twins, "gradient"),
     ]
@@ -208,6 +216,26 @@ def _falling_scale(recipe: Recipe, twins: Twins) -> list[Finding]:
             cure=range_cure(recipe),
             step=runs[0].skips[-1].step,
             evidence={"loss_scale": lowest},
+        )
+    ]
+
+
+def _lost_samples(recipe: Recipe, twins: Twins) -> list[Finding]:
+    """More than 1 % of all samples lost to skipped steps, without the few while a dynamic scale settles."""
+    runs = [run for run, _ in twins]
+    if lost_fraction_after_settling(recipe, runs) <= LOST_SAMPLES_LIMIT:
+        return []
+    skipping = [run for run in runs if run.lost_samples]
+    fraction = lost_fraction(runs)
+    return [
+        _finding(
+            "lost_samples",
+            "caution",
+            skipping,
+            f"{sentences.percent(fraction)} of the samples were lost to skipped steps (limit 1 %).",
+            cure=range_cure(recipe),
+            step=min((skip.step for run in skipping for skip in run.skips), default=None),
+            evidence={"lost_samples_fraction": fraction},
         )
     ]
 
