@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import SecurityWarning
 from celery.signals import worker_shutting_down
 
 from server.broker.publish import QUEUE, TASK, TIMEOUT_S
@@ -30,7 +33,7 @@ def make_app(settings: Settings, foreman: Foreman) -> Celery:
         task_default_queue=QUEUE,
         task_ignore_result=True,
         task_serializer="json",
-        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_cancel_long_running_tasks_on_connection_loss=True,  # means late acknowledgement, which is never used
         worker_hijack_root_logger=False,
         worker_prefetch_multiplier=1,
         worker_redirect_stdouts=False,
@@ -53,6 +56,9 @@ def serve(app: Celery, foreman: Foreman, name: str, num_slots: int) -> int:
     def stop(**_: Any) -> None:
         foreman.stop()
 
+    warnings.filterwarnings("ignore", category=SecurityWarning)  # about root and pickle; only JSON is accepted here
+    for chatty in ("celery.worker.strategy", "celery.app.trace"):  # two lines for each ring of the doorbell
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     worker_shutting_down.connect(stop)
     try:
         worker = app.Worker(

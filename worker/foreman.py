@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from amp_core.errors import AmpError
+from amp_core.launcher import Launcher
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.logs import bound_run
@@ -22,7 +23,7 @@ from worker.record import Recorder
 from worker.run_config import limits_of, run_config
 from worker.scan import Scanner, WorkloadMissing
 from worker.slots import Slot, SlotPool
-from worker.supervise import Launches, Supervision
+from worker.supervise import Supervision
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Foreman:
         settings: Settings,
         worker_id: int,
         slots: SlotPool,
-        launcher_of: Callable[[Slot], Launches],
+        launcher_of: Callable[[Slot], Launcher],
         scanner: Scanner,
         spool_folder: Path,
     ) -> None:

@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from amp_core.config import RunConfig
 from amp_core.errors import ProtocolError
 from amp_core.events import Evaluated, Failed, Finished, Frame, Segment, read_frames
+from amp_core.launcher import Child, Launcher
 from worker.ending import REMEDIES, Ending, Evidence, Reason, ending_of
 from worker.limits import group_rss_bytes, num_oom_kills, readable_bytes
 from worker.log_capture import LogCapture
@@ -23,24 +24,6 @@ DRAIN_S = 5.0
 LOG_CHUNK_BYTES = 64 * 1024
 
 _log = logging.getLogger(__name__)
-
-
-class Child(Protocol):
-    """What `amp_core.launcher.Child` offers."""
-
-    pid: int
-    events: BinaryIO
-    log: BinaryIO
-
-    def cancel(self) -> None: ...
-    def kill(self) -> None: ...
-    def wait(self, timeout_s: float | None) -> int | None: ...
-
-
-class Launches(Protocol):
-    """What `amp_core.launcher.Launcher` offers."""
-
-    def launch(self, config: RunConfig) -> Child: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +42,11 @@ class Supervision:
     the attempt open: the first because it is no longer ours, the second because this worker stops.
     """
 
-    def __init__(self, recorder: Recorder, launches: Launches, config: RunConfig, limits: Limits) -> None:
+    def __init__(self, recorder: Recorder, launcher: Launcher, config: RunConfig, limits: Limits) -> None:
         self.cancel = threading.Event()
         self.lost = recorder.lost
         self.abandon = threading.Event()
-        self._recorder, self._launches = recorder, launches
+        self._recorder, self._launcher = recorder, launcher
         self._config, self._limits = config, limits
         self._step = 0
         self._finished: Finished | None = None
@@ -90,7 +73,7 @@ class Supervision:
         """Launch, watch, collect; None when the attempt stays open because this worker stops."""
         oom_kills = num_oom_kills()
         try:
-            child = self._launches.launch(self._config)
+            child = self._launcher.launch(self._config)
         except Exception as error:  # noqa: BLE001 - whatever stops a launch is the run's reason
             _log.warning("run %d could not be launched", self._config.run_id, exc_info=error)
             return Ending(outcome="failed", reason=_launch_failure(error))
