@@ -57,6 +57,6 @@ def _history(session: Session, plan: Plan, kind: str) -> list[tuple[float, int]]
     )
     return [
         ((ended_at - started_at).total_seconds(), steps)
-        for started_at, ended_at, steps in session.execute(query).tuples()
+        for started_at, ended_at, steps in session.execute(query)
         if started_at is not None and ended_at is not None
     ]

@@ -53,7 +53,7 @@ def progress_of(session: Session, experiment_ids: Sequence[int]) -> dict[int, di
         .where(Run.experiment_id.in_(experiment_ids))
         .group_by(Run.experiment_id, Run.state)
     )
-    for experiment_id, state, count in session.execute(query).tuples():
+    for experiment_id, state, count in session.execute(query):
         counts[experiment_id][state] = count
         counts[experiment_id]["total"] += count
     return counts

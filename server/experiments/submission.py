@@ -222,10 +222,15 @@ def _parameter(item: dict[str, Any]) -> Parameter:
     )
 
 
+_REMEDY_BEGINS = ("choose ", "give ", "leave ", "lower ", "raise ", "one of ", "the default is ")
+
+
 def split_message(message: str) -> tuple[str, str]:
-    """An engine's message ``value and rule: remedy`` as rule and remedy."""
+    """An engine's message as rule and remedy: its last part when that tells what to do."""
     rule, colon, remedy = message.rpartition(": ")
-    return (rule, remedy) if colon else (message, "mend the value")
+    if colon and remedy.startswith(_REMEDY_BEGINS):
+        return rule, remedy
+    return message, "mend the value; docs/rest.md shows what is accepted"
 
 
 def same_submission(plan: dict[str, Any], given: ExperimentIn) -> bool:

@@ -37,7 +37,8 @@ def exposition(session: Session, lease_s: float, version: str) -> str:
 
 
 def _counts(session: Session, column: InstrumentedAttribute[str]) -> dict[str, int]:
-    return {state: count for state, count in session.execute(select(column, func.count()).group_by(column)).tuples()}
+    rows = session.execute(select(column, func.count()).group_by(column))
+    return {state: count for state, count in rows}  # noqa: C416 - rows are typed only when unpacked
 
 
 def _gauge(name: str, text: str, samples: list[tuple[str, float]]) -> list[str]:

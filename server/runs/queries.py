@@ -41,7 +41,7 @@ def queue_positions(session: Session, run_ids: Sequence[int] | None = None) -> d
     query = select(ranked.c.id, ranked.c.place)
     if run_ids is not None:
         query = query.where(ranked.c.id.in_(run_ids))
-    return {run_id: rank for run_id, rank in session.execute(query).tuples()}  # noqa: C416 - a mypy-checked shape
+    return {run_id: rank for run_id, rank in session.execute(query)}  # noqa: C416 - rows are typed only when unpacked
 
 
 def runs_json(session: Session, runs: Sequence[Run], *, metrics: bool = True) -> list[dict[str, Any]]:
