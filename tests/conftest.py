@@ -11,8 +11,8 @@ from databases import (
     empty_postgres_url,
     postgres,
     postgres_server_url,
-    postgres_template,
     postgres_url,
+    shared_postgres_url,
     sqlite_template,
     sqlite_url,
 )
@@ -24,10 +24,10 @@ __all__ = [
     "empty_postgres_url",
     "postgres",
     "postgres_server_url",
-    "postgres_template",
     "postgres_url",
     "redis",
     "redis_server_url",
+    "shared_postgres_url",
     "sqlite_template",
     "sqlite_url",
 ]

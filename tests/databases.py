@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from postgres_server import NoPostgresError, postgres_server
 from sqlalchemy import create_engine, make_url, text
 
 from server.db.engine import Database
+from server.db.tables import Base
 from server.db.upgrade import upgrade
 
 __all__ = [
@@ -21,8 +23,8 @@ __all__ = [
     "empty_postgres_url",
     "postgres",
     "postgres_server_url",
-    "postgres_template",
     "postgres_url",
+    "shared_postgres_url",
     "sqlite_template",
     "sqlite_url",
 ]
@@ -66,26 +68,27 @@ def postgres_server_url() -> Iterator[str]:
     server.__exit__(None, None, None)
 
 
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server_url: str) -> Iterator[str]:
-    """Name of a PostgreSQL database with this program's tables, copied for each test."""
-    name = f"ampboard_template_{os.getpid()}"
-    _administer(postgres_server_url, f"CREATE DATABASE {name}")
-    upgrade(_named(postgres_server_url, name))
-    yield name
-    _administer(postgres_server_url, f"DROP DATABASE {name} WITH (FORCE)")
-
-
 @pytest.fixture
 def empty_postgres_url(postgres_server_url: str) -> Iterator[str]:
     """URL of a fresh PostgreSQL database without tables."""
-    yield from _fresh(postgres_server_url, "template1")
+    with _fresh_database(postgres_server_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def shared_postgres_url(postgres_server_url: str) -> Iterator[str]:
+    """URL of the PostgreSQL database that the session's tests use one after the other."""
+    with _fresh_database(postgres_server_url) as url:
+        upgrade(url)
+        yield url
 
 
 @pytest.fixture
-def postgres_url(postgres_server_url: str, postgres_template: str) -> Iterator[str]:
-    """URL of a fresh PostgreSQL database with this program's tables."""
-    yield from _fresh(postgres_server_url, postgres_template)
+def postgres_url(shared_postgres_url: str) -> str:
+    """URL of a PostgreSQL database with this program's tables, all empty."""
+    tables = ", ".join(table.name for table in Base.metadata.sorted_tables)
+    _administer(shared_postgres_url, f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
+    return shared_postgres_url
 
 
 @pytest.fixture
@@ -103,19 +106,17 @@ def any_database(request: pytest.FixtureRequest) -> Database:
     return database
 
 
-def _fresh(server_url: str, template: str) -> Iterator[str]:
+@contextmanager
+def _fresh_database(server_url: str) -> Iterator[str]:
     name = f"ampboard_test_{os.getpid()}_{next(_numbers)}"
-    _administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
-    yield _named(server_url, name)
+    _administer(server_url, f"CREATE DATABASE {name}")
+    yield make_url(server_url).set(database=name).render_as_string(hide_password=False)
     _administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def _administer(server_url: str, statement: str) -> None:
     engine = create_engine(server_url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
+        connection.execute(text("SET lock_timeout = '20s'"))  # a leaked transaction shows as an error here
         connection.execute(text(statement))
     engine.dispose()
-
-
-def _named(server_url: str, name: str) -> str:
-    return make_url(server_url).set(database=name).render_as_string(hide_password=False)

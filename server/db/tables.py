@@ -184,8 +184,8 @@ class Run(Base):
     role: Mapped[str] = mapped_column(String(16))  # baseline, candidate, control (A/A), benchmark
     recipe_name: Mapped[str] = mapped_column(String(80))
     recipe: Mapped[dict[str, Any]]
-    seed: Mapped[int] = mapped_column(Integer)
-    steps: Mapped[int] = mapped_column(Integer)
+    seed: Mapped[int] = mapped_column(BigInteger)
+    steps: Mapped[int] = mapped_column(BigInteger)
     config: Mapped[
         dict[str, Any]
     ]  # the remaining fields of amp_core.config.RunConfig, and max_time_s, max_memory_bytes
@@ -193,7 +193,7 @@ class Run(Base):
     priority: Mapped[int] = mapped_column(Integer, default=0)
     attempt: Mapped[int] = mapped_column(Integer, default=0)
     max_attempts: Mapped[int] = mapped_column(Integer, default=2)
-    step: Mapped[int] = mapped_column(Integer, default=0)  # the last step stored
+    step: Mapped[int] = mapped_column(BigInteger, default=0)  # the last step stored
     reason: Mapped[dict[str, Any] | None]  # why it failed or was cancelled: {kind, message, remedy?, traceback?}
     numerics: Mapped[str | None] = mapped_column(String(16))
     environment: Mapped[dict[str, Any] | None]

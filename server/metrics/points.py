@@ -70,7 +70,8 @@ def _rows(session: Session, bounds: Mapping[int, int | None], end: int | None) -
         if end is not None:
             query = query.where(Segment.min_step <= end)
         query = query.order_by(Segment.run_id, Segment.attempt, Segment.sequence)
-        yield from session.execute(query.execution_options(yield_per=_ROWS_AT_ONCE)).tuples()
+        with session.execute(query.execution_options(yield_per=_ROWS_AT_ONCE)) as rows:
+            yield from rows
 
 
 def _from_step(run_id: int, low: int) -> ColumnElement[bool]:

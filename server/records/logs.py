@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 from server.db.json_values import clean_text
 from server.db.tables import Log
 
+_PIECES_AT_ONCE = 64
+
 
 class LogText(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of an attempt's log: ``text`` begins after ``position`` characters and ends at ``next_position``."""
@@ -49,25 +51,25 @@ def log_end(session: Session, run_id: int, attempt: int) -> int:
 
 def read_log(session: Session, run_id: int, attempt: int, position: int, max_chars: int) -> LogText:
     """Up to about ``max_chars`` characters of the log from ``position`` on; at least one stored piece when there is."""
+    start = max(position, 0)
     first = session.scalar(
-        select(func.max(Log.position)).where(
-            Log.run_id == run_id, Log.attempt == attempt, Log.position <= max(position, 0)
-        )
+        select(func.max(Log.position)).where(Log.run_id == run_id, Log.attempt == attempt, Log.position <= start)
     )
     pieces: list[str] = []
-    num_chars, start, end = 0, max(position, 0), max(position, 0)
-    query = (
-        select(Log.position, Log.text)
-        .where(Log.run_id == run_id, Log.attempt == attempt, Log.position >= (first or 0))
-        .order_by(Log.position)
-        .execution_options(yield_per=64)
-    )
-    for at, text in session.execute(query):
-        if num_chars >= max_chars:
+    num_chars, end, at = 0, start, first or 0
+    while num_chars < max_chars:
+        rows = session.execute(
+            select(Log.position, Log.text)
+            .where(Log.run_id == run_id, Log.attempt == attempt, Log.position >= at)
+            .order_by(Log.position)
+            .limit(_PIECES_AT_ONCE)
+        ).all()
+        for at, text in rows:
+            if num_chars < max_chars and (piece := text[max(start - at, 0) :]):
+                pieces.append(piece)
+                num_chars += len(piece)
+                end = at + len(text)
+        if len(rows) < _PIECES_AT_ONCE:
             break
-        piece = text[max(start - at, 0) :]
-        if piece:
-            pieces.append(piece)
-            num_chars += len(piece)
-            end = at + len(text)
+        at += 1
     return LogText(attempt=attempt, position=start, next_position=end, text="".join(pieces))
