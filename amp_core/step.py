@@ -38,9 +38,7 @@ class TrainStep:
             given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise WorkloadError(f"loss(model, batch) of {self.workload.name!r} gave {given}: return one scalar tensor")
         if not loss.requires_grad:
-            raise WorkloadError(
-                f"the loss of {self.workload.name!r} does not depend on a parameter: check for detach()"
-            )
+            raise WorkloadError(f"the loss of {self.workload.name!r} depends on no parameter: look for a detach()")
         return loss
 
     def backward(self, batch: Any) -> Tensor:

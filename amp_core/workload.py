@@ -108,7 +108,10 @@ class Workload:
         raise NotImplementedError(f"{type(self).__name__} must define batches(self, split, seed)")
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """The scalar training loss of one batch; the engine runs it under the recipe's autocast."""
+        """The scalar training loss of one batch; the engine runs it under the recipe's autocast.
+
+        Sampled steps run it again on copies of the model: keep no count of calls in it.
+        """
         inputs, targets = self._pair(batch)
         return self._criterion(model(inputs), targets)
 
