@@ -16,6 +16,7 @@ from threading import Event
 from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from server.access import viewer
@@ -71,7 +72,7 @@ class News(Protocol):
 Poll = Callable[[], Awaitable[tuple[News | None, str]]]  # what is new, and the place after it
 
 
-@router.get("/runs/{run_id}/stream", response_class=EventSourceResponse)
+@router.get("/runs/{run_id}/stream", response_class=StreamingResponse)
 def stream_run(run_id: Id, request: Request, database: DatabaseOf, place: ResumePlace) -> EventSourceResponse:
     """Follow a run: `segment`, `event`, `log` and `run` messages, then `end`. Ids are attempt.sequence.logposition."""
     cursor = parse_run_cursor(place)
@@ -87,7 +88,7 @@ def stream_run(run_id: Id, request: Request, database: DatabaseOf, place: Resume
     return EventSourceResponse(follow(request, "run", poll), headers=_HEADERS)
 
 
-@router.get("/experiments/{experiment_id}/stream", response_class=EventSourceResponse)
+@router.get("/experiments/{experiment_id}/stream", response_class=StreamingResponse)
 def stream_experiment(
     experiment_id: Id,
     request: Request,

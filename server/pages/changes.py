@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from sqlalchemy import func, select
 
@@ -36,7 +37,7 @@ def fingerprint(database: Database) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@router.get("/changes", response_class=EventSourceResponse)
+@router.get("/changes", response_class=StreamingResponse)
 def stream_changes(request: Request, database: DatabaseOf) -> EventSourceResponse:
     """A ``change`` message whenever the store differs from what the client saw last; ``here`` gives the first mark."""
     seen = request.headers.get("last-event-id") or request.query_params.get("last_event_id") or ""
