@@ -1,6 +1,6 @@
 """Random streams of a run: one seed gives the same initial weights, data order and dropout masks in every recipe.
 
-See docs/decisions/seeding.md for what is derived how, so that a plain loop can do the same.
+See docs/decisions/0021-seeding.md for what is derived how, so that a plain loop can do the same.
 """
 
 from __future__ import annotations

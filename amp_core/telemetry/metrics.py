@@ -116,8 +116,8 @@ def page() -> str:
     lines = [
         "# Metrics",
         "",
-        "Every series a run can have. Sampled steps are the first, every `numerics_every` (25 by default), and the last;",
-        "what is done for them alone is not in the step time. NaN and infinities are stored and drawn as they are.",
+        "Every series a run can have. Sampled steps: the first, every `numerics_every` (25 by default), and the last.",
+        "NaN and infinities are stored and drawn as they are.",
         "",
         "This page is printed by `python -m amp_core.telemetry.metrics`.",
         "",
