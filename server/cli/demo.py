@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -53,8 +54,9 @@ def demo(
         with installation.client() as client:
             judged = run_demo(client, SUBMISSION | _changes(steps, seeds))
         if not leave:
-            out().print("\n  ampboard keeps serving; stop with Ctrl-C\n")
-            wait_for_interrupt()
+            with contextlib.suppress(KeyboardInterrupt):
+                out().print("\n  ampboard keeps serving; stop with Ctrl-C\n")
+                wait_for_interrupt()
     if leave and not judged:
         raise typer.Exit(1)
 

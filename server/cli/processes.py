@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def up(host: Host = None, port: Port = None, data_dir: DataDir = None, no_browse
 
     settings = settings_with(host, port, data_dir)
     err().print("Starting ampboard …")
-    with running(settings, tell) as installation:
+    with running(settings, tell) as installation, contextlib.suppress(KeyboardInterrupt):
         greet(settings, installation, open_browser=not no_browser)
         wait_for_interrupt()
 
@@ -77,13 +78,10 @@ def _has_display() -> bool:
 
 
 def wait_for_interrupt() -> None:
-    """Return on Ctrl-C, SIGTERM or SIGHUP."""
+    """Wait until Ctrl-C, SIGTERM or SIGHUP raises KeyboardInterrupt."""
     import threading
 
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        tell("Stopping …")
+    threading.Event().wait()
 
 
 def server(host: Host = None, port: Port = None, data_dir: DataDir = None) -> None:

@@ -71,6 +71,7 @@ def running(settings: Settings, say: Say) -> Iterator[Installation]:
             try:
                 yield installation
             finally:
+                say("Stopping …")
                 url_file(settings).unlink(missing_ok=True)
 
 

@@ -10,8 +10,10 @@ StoreError
 from __future__ import annotations
 
 import sqlite3
+from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import DBAPIError
+if TYPE_CHECKING:  # the command line knows these errors without loading SQLAlchemy
+    from sqlalchemy.exc import DBAPIError
 
 
 class StoreError(Exception):

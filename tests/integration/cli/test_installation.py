@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -91,6 +92,13 @@ def until(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.1)
+
+
+def ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz").is_success
+    except httpx.TransportError:
+        return False
 
 
 def gone(process: psutil.Process) -> bool:
@@ -217,15 +225,18 @@ def test_a_taken_port_is_refused_with_a_free_one(up: Up, tmp_path: Path) -> None
 
 def test_killed_processes_come_back(up: Up) -> None:
     def pid_of(part: str) -> int | None:
-        found = [p.pid for p in up.descendants() if part in " ".join(p.cmdline()) and not gone(p)]
-        return found[0] if found else None
+        for process in up.descendants():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                if part in " ".join(process.cmdline()):
+                    return process.pid
+        return None
 
     for part in ("server.cli server", "-m worker", "valkey"):
         before = pid_of(part)
         assert before is not None, part
         os.kill(before, signal.SIGKILL)
         until(lambda part=part, before=before: pid_of(part) not in (None, before))
-    until(lambda: httpx.get(f"{up.url}/readyz").is_success if pid_of("server.cli server") else False)
+    until(lambda: ready(up.url))
     up.run("submit", "tiny-line", "-r", "fp32", "-r", "bf16", "--seeds", "1", "--no-gain", "--no-control", "--wait")
 
 

@@ -43,7 +43,7 @@ def test_an_unknown_command_is_a_usage_error(monkeypatch) -> None:
     assert run_main(monkeypatch, "trian") == 2
 
 
-@pytest.mark.parametrize("module", ["torch", "celery", "alembic", "fastapi", "scipy", "plotly"])
+@pytest.mark.parametrize("module", ["torch", "sqlalchemy", "celery", "alembic", "fastapi", "scipy", "plotly"])
 def test_help_imports_nothing_heavy(module: str) -> None:
     code = f"import server.cli.main, sys; raise SystemExit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
