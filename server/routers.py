@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from pathlib import Path
-
 from fastapi import APIRouter
 
 from server.accounts.routes import router as accounts
 from server.accounts.signin import router as signin
 from server.audit.routes import router as audit
+from server.comparisons.routes import router as comparisons
+from server.experiments.routes import router as experiments
 from server.health.routes import router as health
+from server.metrics.routes import router as metrics
+from server.metrics.stream import router as streams
+from server.pages.routes import router as pages
 from server.projects.routes import router as projects
+from server.runs.routes import router as runs
 from server.workers.routes import router as workers
 from server.workloads.routes import router as workloads
-
-
-def _when_there(module: str) -> list[APIRouter]:
-    if not (Path(__file__).parent.parent / (module.replace(".", "/") + ".py")).exists():
-        return []
-    return [import_module(module).router]
-
 
 ROUTERS: tuple[APIRouter, ...] = (
     health,
@@ -30,10 +26,10 @@ ROUTERS: tuple[APIRouter, ...] = (
     workloads,
     workers,
     audit,
-    *_when_there("server.experiments.routes"),
-    *_when_there("server.runs.routes"),
-    *_when_there("server.metrics.routes"),
-    *_when_there("server.metrics.stream"),
-    *_when_there("server.comparisons.routes"),
-    *_when_there("server.pages.routes"),
+    experiments,
+    comparisons,
+    runs,
+    metrics,
+    streams,
+    pages,
 )

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 from server.broker.publish import ring
+from server.comparisons.service import judge_ended
 from server.db.engine import Database
 from server.queue.reap import reap, stale_queued
 from server.settings import Settings
@@ -57,8 +58,6 @@ class Sweep:
             ring(self.settings, num_waiting)
 
     def _judge(self) -> None:
-        from server.comparisons.service import judge_ended
-
         judge_ended(self.database)
 
 

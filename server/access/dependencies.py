@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.requests import Request
 from starlette.routing import BaseRoute
 
-from server.access.principal import Principal, Role
+from server.access.principal import ROLES, Principal, Role
 from server.access.public import is_public
 from server.errors import Forbidden, Unauthenticated
 
@@ -52,11 +52,19 @@ async def admin(request: Request) -> Principal:
     return _require(request, "admin")
 
 
-_ROLE_DEPENDENCIES = (viewer, submitter, admin)
+_ROLE_DEPENDENCIES: dict[Role, object] = {"viewer": viewer, "submitter": submitter, "admin": admin}
+
+
+def _declared_roles(dependant: Dependant) -> Iterator[Role]:
+    for role, dependency in _ROLE_DEPENDENCIES.items():
+        if dependant.call is dependency:
+            yield role
+    for child in dependant.dependencies:
+        yield from _declared_roles(child)
 
 
 def _declares_role(dependant: Dependant) -> bool:
-    return dependant.call in _ROLE_DEPENDENCIES or any(_declares_role(child) for child in dependant.dependencies)
+    return any(_declared_roles(dependant))
 
 
 async def refuse_undeclared(request: Request) -> None:
@@ -75,6 +83,16 @@ def routes_of(app: FastAPI) -> Iterator[tuple[str, str, BaseRoute]]:
         methods = context.methods or {"*"}
         for method in sorted(methods):
             yield method, context.path or "", context.original_route
+
+
+def roles_of(app: FastAPI) -> dict[tuple[str, str], Role]:
+    """The strongest role that each route declares, by method and path."""
+    found: dict[tuple[str, str], Role] = {}
+    for method, path, route in routes_of(app):
+        declared = list(_declared_roles(route.dependant)) if isinstance(route, APIRoute) else []
+        if declared:
+            found[method, path] = max(declared, key=ROLES.index)
+    return found
 
 
 def undeclared_routes(app: FastAPI) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
@@ -10,8 +12,12 @@ from server.errors import Fault, Invalid
 MIN_LENGTH, MAX_LENGTH = 10, 200
 
 _hasher = PasswordHasher()
-# Unknown names cost as much time as known ones: the hash of a password nobody has.
-_NOBODY = _hasher.hash("nobody has this password")
+
+
+@cache
+def _nobody() -> str:
+    """The hash of a password nobody has: unknown names cost as much time as known ones."""
+    return _hasher.hash("nobody has this password")
 
 
 def hash_password(password: str) -> str:
@@ -25,7 +31,7 @@ def hash_password(password: str) -> str:
 def password_matches(stored: str | None, password: str) -> bool:
     """Whether the password is right; takes the same time when there is no stored hash."""
     try:
-        _hasher.verify(stored or _NOBODY, password[: MAX_LENGTH + 1])
+        _hasher.verify(stored or _nobody(), password[: MAX_LENGTH + 1])
     except (VerificationError, InvalidHashError):
         return False
     return stored is not None

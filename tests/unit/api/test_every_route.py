@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi import Depends, FastAPI
@@ -12,6 +15,7 @@ from team import BASE_URL, ROLES, Team
 from server.access import undeclared_routes
 from server.access.dependencies import refuse_undeclared, routes_of
 from server.access.public import PUBLIC, is_public
+from server.db.engine import Database
 from server.errors import install_handlers
 from server.routers import ROUTERS
 
@@ -23,6 +27,9 @@ OWN_ACCOUNT = {
     ("POST", "/api/v1/tokens"),
     ("DELETE", "/api/v1/tokens/{token_id}"),
     ("POST", "/signout"),
+    ("POST", "/account/tokens"),
+    ("POST", "/account/tokens/{token_id}/revoke"),
+    ("POST", "/theme"),
 }
 ADMIN_ONLY = {
     ("GET", "/api/v1/users"),
@@ -31,6 +38,16 @@ ADMIN_ONLY = {
     ("POST", "/api/v1/users/{user_id}/sign-in-link"),
     ("GET", "/api/v1/audit"),
 }
+
+
+@pytest.fixture(scope="module")
+def team(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """One team for the whole module: a refused request changes nothing."""
+    folder = tmp_path_factory.mktemp("routes")
+    shutil.copyfile(sqlite_template, folder / "ampboard.sqlite3")
+    database = Database(f"sqlite:///{folder / 'ampboard.sqlite3'}")
+    yield Team(database, folder)
+    database.dispose()
 
 
 def _application() -> FastAPI:
