@@ -1,0 +1,190 @@
+"""The child process of one run: configuration on stdin, frames on a pipe, stdout and stderr as the log.
+
+stdin stays open as the line to the parent: ``cancel`` ends the run softly, and its end means that the parent is dead,
+so the whole process group dies too. torch is imported only after the configuration and the line are in place.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import NoReturn, cast
+
+import msgspec
+
+from amp_core.config import RunConfig
+from amp_core.errors import Interrupted, ProtocolError, RecipeError, WorkloadError
+from amp_core.events import Event, Failed, Finished, Frame, encode_frame
+
+MAX_TRACEBACK_CHARACTERS = 20_000
+
+
+def run_and_exit(events_fd: int) -> NoReturn:
+    """Run what stdin says and leave the process: 0 after `Finished`, 1 after `Failed`."""
+    os.set_inheritable(events_fd, False)
+    _prepare_log()
+    writer = _Writer(events_fd)
+    line = _ParentLine()
+    code = 1
+    try:
+        config = line.config()
+        threading.Thread(target=line.watch, name="parent line", daemon=True).start()
+        code = _run(config, writer, line)
+    except ProtocolError as error:
+        writer.send(Failed(kind="exception", message=str(error)))
+    except Exception:  # noqa: BLE001 - a fault of this module, or a broken event pipe: the log is all that is left
+        traceback.print_exc()
+    finally:
+        _leave(code)  # no atexit, no waiting for a workload's threads: the run is over when its events are out
+
+
+class _Writer:
+    """Numbers events and writes their frames."""
+
+    def __init__(self, events_fd: int) -> None:
+        self._fd = events_fd
+        self._sequence = 0
+
+    def send(self, event: Event) -> None:
+        frame = Frame(sequence=self._sequence + 1, at=time.time(), event=event)  # type: ignore[arg-type]  # one of AnyEvent
+        view = memoryview(encode_frame(frame))
+        self._sequence += 1
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+
+class _ParentLine:
+    """stdin, moved to a private descriptor so that a workload that reads stdin finds nothing there."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+        self._fd = os.dup(0)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        self._rest = b""
+
+    def config(self) -> RunConfig:
+        """The configuration on the first line. Raises `ProtocolError`."""
+        given = bytearray()
+        while b"\n" not in given:
+            part = os.read(self._fd, 65536)
+            if not part:
+                raise ProtocolError(f"stdin ended after {len(given)} bytes, before the line with the configuration")
+            given += part
+        line, _, self._rest = bytes(given).partition(b"\n")
+        try:
+            return msgspec.json.decode(line, type=RunConfig)
+        except (msgspec.MsgspecError, RecipeError) as error:
+            raise ProtocolError(f"the first line of stdin is no run configuration: {error}") from error
+
+    def watch(self) -> None:
+        """Wait for ``cancel`` or the parent's death."""
+        given = self._rest
+        while True:
+            if b"cancel" in given:
+                self.cancelled.set()
+            given = os.read(self._fd, 4096)
+            if not given:
+                os.killpg(0, signal.SIGKILL)
+
+
+def _run(config: RunConfig, writer: _Writer, line: _ParentLine) -> int:
+    """Send every event of the run, and `Failed` if it does not come to its end."""
+    code = 1
+    try:
+        _enter(Path(config.scratch_dir))
+        for event in _interruptible(_events(config), line.cancelled):
+            writer.send(event)
+            if isinstance(event, Finished):
+                code = 0
+        if code and line.cancelled.is_set():
+            writer.send(Failed(kind="interrupted", message="The run was asked to stop and stopped."))
+        elif code:
+            writer.send(Failed(kind="exception", message="The run ended without its last event."))
+    except BrokenPipeError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever ends the run is what its record must say
+        writer.send(failure_of(error))
+    return code
+
+
+def _events(config: RunConfig) -> Iterator[Event]:
+    """The events of a configuration; torch is imported here."""
+    if config.kind == "benchmark":
+        from amp_core.benchmark import benchmark
+
+        return benchmark(config)
+    from amp_core import loader, training
+
+    return training.train(config, loader.load(config.workload))
+
+
+def _interruptible(events: Iterator[Event], cancelled: threading.Event) -> Iterator[Event]:
+    """The events, with `Interrupted` thrown in once when a cancel has come."""
+    generator = cast("Generator[Event, None, None]", events)
+    thrown = False
+    try:
+        while True:
+            if cancelled.is_set() and not thrown:
+                thrown = True
+                event = generator.throw(Interrupted())
+            else:
+                event = next(generator)
+            yield event
+    except (StopIteration, Interrupted):
+        return
+
+
+def failure_of(error: BaseException) -> Failed:
+    """The event that says how an exception ended the run."""
+    trace = "".join(traceback.format_exception(error))[-MAX_TRACEBACK_CHARACTERS:]
+    if isinstance(error, RecipeError):
+        return Failed(kind="recipe", message=str(error))
+    if isinstance(error, WorkloadError):
+        return Failed(kind="workload", message=str(error), traceback=trace if error.__cause__ is not None else "")
+    if isinstance(error, SystemExit):
+        return Failed(kind="exit", message=f"The workload called sys.exit({error.code!r}).", traceback=trace)
+    if isinstance(error, KeyboardInterrupt):
+        return Failed(kind="interrupted", message="The run was interrupted (SIGINT).", traceback=trace)
+    kind = "out_of_memory" if _is_out_of_memory(error) else "exception"
+    text = str(error)
+    return Failed(
+        kind=kind, message=f"{type(error).__name__}: {text}" if text else type(error).__name__, traceback=trace
+    )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch.OutOfMemoryError
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+
+
+def _enter(scratch: Path) -> None:
+    """Work in the run's scratch folder, so that files a workload drops do not land elsewhere."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.chdir(scratch)
+
+
+def _prepare_log() -> None:
+    """Lines reach the log as they are written, whatever they hold; a crash in native code leaves its stack there."""
+    # new streams, because those of a fork were made for other files than the log
+    sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: PTH123,SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: PTH123,SIM115
+    faulthandler.enable()
+
+
+def _leave(code: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue
+    os._exit(code)

@@ -1,0 +1,1 @@
+"""The bundled workloads, on data that ships with a dependency or with Python itself."""
