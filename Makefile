@@ -26,7 +26,7 @@ up: setup  ## start server, worker and embedded broker (ARGS="--port 9000")
 test: $(STAMPS)/development browser  ## run every test (ARGS="tests/unit -k scaler" for some)
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import contracts, JavaScript, compose file, docs
+check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import contracts, JavaScript, compose file
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -34,7 +34,6 @@ check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import cont
 	$(NODE) --test 'web/js/tests/*.test.mjs'
 	$(NODE) web/node_modules/typescript/bin/tsc --project web/tsconfig.json
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
-	$(BIN)/python .ci/docs.py --check
 
 bench: $(STAMPS)/development  ## measure what the product promises about its own speed
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -46,7 +45,8 @@ screenshots: $(STAMPS)/development browser  ## pictures of every page, light, da
 	$(BIN)/python -m tests.browser.screenshots $(ARGS)
 
 docs: $(STAMPS)/development  ## write the generated reference pages anew
-	$(BIN)/python .ci/docs.py
+	$(BIN)/python -m server.reference
+	$(BIN)/python -m amp_core.telemetry.metrics > docs/metrics.md
 
 lock: $(STAMPS)/development  ## write both lock files from what is installed
 	$(BIN)/python .ci/lock.py

@@ -187,3 +187,14 @@ def _schema(name: str, schema: dict[str, Any]) -> str:
         meaning = " ".join(str(item.get("description", "")).split())
         lines.append(f"| `{field}` | {_type(item)}{mark} | {meaning} |".replace("default `None`", "optional"))
     return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write both pages into docs/ of this checkout."""
+    folder = Path(__file__).resolve().parent.parent / "docs"
+    (folder / "configuration.md").write_text(configuration_markdown(), encoding="utf-8")
+    (folder / "rest.md").write_text(rest_markdown(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
