@@ -15,15 +15,14 @@ import time
 import traceback
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn, TextIO, cast
 
 import msgspec
 
 from amp_core.config import RunConfig
-from amp_core.errors import Interrupted, ProtocolError, RecipeError, WorkloadError
+from amp_core.errors import Interrupted, ProtocolError, RecipeError
 from amp_core.events import Event, Failed, Finished, Frame, encode_frame
-
-MAX_TRACEBACK_CHARACTERS = 20_000
+from amp_core.failure import failure_of
 
 
 def run_and_exit(events_fd: int) -> NoReturn:
@@ -143,30 +142,6 @@ def _interruptible(events: Iterator[Event], cancelled: threading.Event) -> Itera
         return
 
 
-def failure_of(error: BaseException) -> Failed:
-    """The event that says how an exception ended the run."""
-    trace = "".join(traceback.format_exception(error))[-MAX_TRACEBACK_CHARACTERS:]
-    if isinstance(error, RecipeError):
-        return Failed(kind="recipe", message=str(error))
-    if isinstance(error, WorkloadError):
-        return Failed(kind="workload", message=str(error), traceback=trace if error.__cause__ is not None else "")
-    if isinstance(error, SystemExit):
-        return Failed(kind="exit", message=f"The workload called sys.exit({error.code!r}).", traceback=trace)
-    if isinstance(error, KeyboardInterrupt):
-        return Failed(kind="interrupted", message="The run was interrupted (SIGINT).", traceback=trace)
-    kind = "out_of_memory" if _is_out_of_memory(error) else "exception"
-    text = str(error)
-    return Failed(
-        kind=kind, message=f"{type(error).__name__}: {text}" if text else type(error).__name__, traceback=trace
-    )
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch.OutOfMemoryError
-        return True
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
-
-
 def _enter(scratch: Path) -> None:
     """Work in the run's scratch folder, so that files a workload drops do not land elsewhere."""
     scratch.mkdir(parents=True, exist_ok=True)
@@ -175,10 +150,13 @@ def _enter(scratch: Path) -> None:
 
 def _prepare_log() -> None:
     """Lines reach the log as they are written, whatever they hold; a crash in native code leaves its stack there."""
-    # new streams, because those of a fork were made for other files than the log
-    sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: PTH123,SIM115
-    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: PTH123,SIM115
+    sys.stdout, sys.stderr = _log_stream(1), _log_stream(2)
     faulthandler.enable()
+
+
+def _log_stream(descriptor: int) -> TextIO:
+    """A new stream, because those of a fork were made for other files than the log."""
+    return open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def _leave(code: int) -> NoReturn:

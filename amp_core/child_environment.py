@@ -1,4 +1,4 @@
-"""The environment a child process gets: an allow-list, so that no secret of the server or the worker reaches a workload.
+"""The environment of a child process: an allow-list, so that no secret of server or worker reaches a workload.
 
 Standard library only: the worker starts children without loading torch.
 """

@@ -4,6 +4,7 @@ AmpError
 ├── RecipeError (ValueError)       a recipe that cannot work, or that this device cannot run
 ├── WorkloadError (ValueError)     a workload file or class that breaks its contract
 ├── ProtocolError                  a frame on the event pipe that cannot be read
+├── ArmFailed                      one of the two processes of a benchmark failed
 └── Interrupted                    thrown into `amp_core.training.train` to end a run early
 """
 
@@ -26,3 +27,12 @@ class ProtocolError(AmpError):
 
 class Interrupted(AmpError):
     """A run is asked to end: `amp_core.training.train` hands over what it has and stops."""
+
+
+class ArmFailed(AmpError):
+    """One of a benchmark's processes failed; ``kind`` and ``traceback`` are those of its own failure."""
+
+    def __init__(self, message: str, kind: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.traceback = traceback

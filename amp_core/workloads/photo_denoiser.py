@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,14 @@ class Denoiser(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         widths = (PIXELS, width, width, width, PIXELS)
-        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(widths))
 
     def forward(self, noisy: Tensor) -> Tensor:
         hidden = noisy * (2 / EXPOSURE) - 1
         for layer in self.layers[:-1]:
             hidden = functional.gelu(layer(hidden))
-        return noisy + 0.1 * self.layers[-1](hidden)
+        correction: Tensor = self.layers[-1](hidden)
+        return noisy + 0.1 * correction
 
 
 class PhotoDenoiser(Workload):
@@ -69,7 +71,9 @@ class PhotoDenoiser(Workload):
     def _eval_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         clean = patches_of(photograph("flower.jpg"))
         noisy = add_noise(clean, torch.Generator().manual_seed(0))
-        yield from zip(noisy.split(2048), clean.split(2048), strict=True)
+        for start in range(0, len(clean), 2048):
+            part = slice(start, start + 2048)
+            yield noisy[part], clean[part]
 
     def metrics(self, model: nn.Module, batches: Iterable[Any]) -> dict[str, float]:
         """PSNR in dB of the denoised photograph, limited to the range a photograph has, and the mean loss."""
