@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 
-from worker.supervise import Supervision
+
+class Requests:
+    """What others ask of one attempt, from its claim to its end.
+
+    ``cancel``: someone wants it to stop. ``lost``: it is no longer ours, so nothing may be written any more.
+    ``abandon``: this worker stops, and leaves the attempt open.
+    """
+
+    def __init__(self) -> None:
+        self.cancel = threading.Event()
+        self.lost = threading.Event()
+        self.abandon = threading.Event()
 
 
 class ActiveRuns:
-    """Supervisions by (run id, attempt). Every method may be called from any thread."""
+    """Requests by (run id, attempt), which are also the leases to renew. Any thread may call any method."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_attempt: dict[tuple[int, int], Supervision] = {}
+        self._by_attempt: dict[tuple[int, int], Requests] = {}
 
-    @contextmanager
-    def added(self, run_id: int, attempt: int, supervision: Supervision) -> Iterator[None]:
-        """The attempt is active within the block."""
+    def add(self, run_id: int, attempt: int) -> Requests:
+        """Begin to renew the lease of an attempt that was just claimed."""
+        requests = Requests()
         with self._lock:
-            self._by_attempt[run_id, attempt] = supervision
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._by_attempt[run_id, attempt]
+            self._by_attempt[run_id, attempt] = requests
+        return requests
+
+    def remove(self, run_id: int, attempt: int) -> None:
+        with self._lock:
+            self._by_attempt.pop((run_id, attempt), None)
 
     def attempts(self) -> list[tuple[int, int]]:
         with self._lock:
@@ -34,9 +44,9 @@ class ActiveRuns:
     def cancel(self, run_ids: Collection[int]) -> None:
         """Pass on that someone asked to cancel these runs."""
         with self._lock:
-            for (run_id, _), supervision in self._by_attempt.items():
+            for (run_id, _), requests in self._by_attempt.items():
                 if run_id in run_ids:
-                    supervision.cancel.set()
+                    requests.cancel.set()
 
     def lose(self, attempts: Collection[tuple[int, int]]) -> None:
         """These are no longer ours: their children are killed, and nothing more is written."""
@@ -48,5 +58,5 @@ class ActiveRuns:
     def abandon_all(self) -> None:
         """The worker stops: kill every child and leave the attempts open."""
         with self._lock:
-            for supervision in self._by_attempt.values():
-                supervision.abandon.set()
+            for requests in self._by_attempt.values():
+                requests.abandon.set()

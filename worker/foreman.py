@@ -17,13 +17,13 @@ from server.db.errors import StoreUnavailable
 from server.logs import bound_run
 from server.queue.claim import ClaimedRun, claim
 from server.settings import Settings
-from worker.active import ActiveRuns
+from worker.active import ActiveRuns, Requests
 from worker.ending import Ending, Reason
 from worker.record import Recorder
 from worker.run_config import limits_of, run_config
-from worker.scan import Scanner, WorkloadMissing
 from worker.slots import Slot, SlotPool
 from worker.supervise import Supervision
+from worker.workload_files import WorkloadMissing, locate, workload_folders
 
 _log = logging.getLogger(__name__)
 
@@ -39,12 +39,12 @@ class Foreman:
         worker_id: int,
         slots: SlotPool,
         launcher_of: Callable[[Slot], Launcher],
-        scanner: Scanner,
         spool_folder: Path,
     ) -> None:
         self.active = ActiveRuns()
         self._database, self._settings, self._worker_id = database, settings, worker_id
-        self._slots, self._launcher_of, self._scanner = slots, launcher_of, scanner
+        self._slots, self._launcher_of = slots, launcher_of
+        self._folders = workload_folders(settings)
         self._spool_folder = spool_folder
         self._claiming = threading.Lock()
         self._stopping = threading.Event()
@@ -77,11 +77,11 @@ class Foreman:
         for thread in self._threads:
             thread.join(timeout_s)
 
-    def _run_and_go_on(self, slot: Slot, claimed: ClaimedRun) -> None:
-        self._run(slot, claimed)
+    def _run_and_go_on(self, slot: Slot, claimed: ClaimedRun, requests: Requests) -> None:
+        self._run(slot, claimed, requests)
         self.work()
 
-    def _take(self) -> tuple[Slot, ClaimedRun] | None:
+    def _take(self) -> tuple[Slot, ClaimedRun, Requests] | None:
         """Claim a run and its slot together; None when nothing fits, the store is away, or the worker stops."""
         with self._claiming:
             wanted = self._slots.wanted()
@@ -97,38 +97,38 @@ class Foreman:
                 return None
             if claimed is None:
                 return None
-            return self._slots.take(claimed.config.get("device", "cpu")), claimed
+            requests = self.active.add(claimed.run_id, claimed.attempt)  # before anything that may take long
+            return self._slots.take(claimed.config.get("device", "cpu")), claimed, requests
 
-    def _run(self, slot: Slot, claimed: ClaimedRun) -> None:
+    def _run(self, slot: Slot, claimed: ClaimedRun, requests: Requests) -> None:
         """Run one claimed attempt; whatever goes wrong here, the slot is free afterwards and the run not stuck."""
         scratch = self._settings.data_dir / "scratch" / f"{claimed.run_id}-{claimed.attempt}"
         with bound_run(claimed.run_id):
             try:
-                self._supervise(slot, claimed, scratch)
+                self._supervise(slot, claimed, requests, scratch)
             except Exception:  # noqa: BLE001 - the thread serves other runs
                 _log.exception("attempt %d fell out of its supervision; its lease will expire", claimed.attempt)
             finally:
+                self.active.remove(claimed.run_id, claimed.attempt)
                 shutil.rmtree(scratch, ignore_errors=True)
                 with self._claiming:
                     self._slots.give_back(slot)
 
-    def _supervise(self, slot: Slot, claimed: ClaimedRun, scratch: Path) -> None:
-        recorder = Recorder(self._database, self._spool_folder, claimed.run_id, claimed.attempt)
+    def _supervise(self, slot: Slot, claimed: ClaimedRun, requests: Requests, scratch: Path) -> None:
+        if self._stopping.is_set():
+            requests.abandon.set()
+        recorder = Recorder(self._database, self._spool_folder, claimed.run_id, claimed.attempt, requests.lost)
         try:
-            path = self._scanner.locate(claimed.workload_name, claimed.source_hash)
+            path = locate(claimed, self._folders)
             config = run_config(claimed, slot, path, scratch, self._settings)
             scratch.mkdir(parents=True, exist_ok=True)
         except (WorkloadMissing, AmpError, msgspec.ValidationError, OSError) as error:
-            reason = _refusal(error)
             recorder.start()
-            recorder.finish(Ending(outcome="failed", reason=reason), self._stopping)
+            recorder.finish(Ending(outcome="failed", reason=_refusal(error)), requests.abandon)
             return
-        supervision = Supervision(recorder, self._launcher_of(slot), config, limits_of(claimed, self._settings))
-        with self.active.added(claimed.run_id, claimed.attempt, supervision):
-            if self._stopping.is_set():
-                supervision.abandon.set()
-            _log.info("attempt %d begins on %s", claimed.attempt, slot.device)
-            ended = supervision.run()
+        limits = limits_of(claimed, self._settings)
+        _log.info("attempt %d begins on %s", claimed.attempt, slot.device)
+        ended = Supervision(recorder, self._launcher_of(slot), config, limits, requests).run()
         _log.info("attempt %d %s", claimed.attempt, "has ended" if ended else "was left open")
 
 

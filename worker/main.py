@@ -7,9 +7,9 @@ import logging
 import sys
 from collections.abc import Iterator
 
-from amp_core.launcher import Launcher, child_environment
 from pydantic import ValidationError
 
+from amp_core.launcher import Launcher, child_environment
 from server import logs
 from server.broker.embedded import BrokerError, EmbeddedBroker
 from server.db.engine import Database
@@ -66,15 +66,13 @@ def run_worker(settings: Settings, database: Database) -> int:
     replay_folder(database, spool_folder)
     with database.write() as session:
         take_back(session, worker_id, name)
-    scanner = Scanner(database, settings)
     with _launchers(settings, slots) as launchers:
         foreman = Foreman(
             database=database, settings=settings, worker_id=worker_id, slots=SlotPool(slots),
-            launcher_of=lambda slot: launchers[slot.device], scanner=scanner, spool_folder=spool_folder,
+            launcher_of=lambda slot: launchers[slot.device], spool_folder=spool_folder,
         )  # fmt: skip
         heartbeat = Heartbeat(database, settings, worker_id, foreman.active)
-        rounds = Rounds(database, settings, foreman)
-        threads = (heartbeat, scanner, rounds)
+        threads = (heartbeat, Scanner(database, settings), Rounds(database, settings, foreman))
         for thread in threads:
             thread.start()
         _log.info("worker %s offers %s", name, ", ".join(slot.device for slot in slots))

@@ -35,8 +35,8 @@ class Recorder:
     because what it says can be kept nowhere.
     """
 
-    def __init__(self, database: Database, folder: Path, run_id: int, attempt: int) -> None:
-        self.lost = threading.Event()
+    def __init__(self, database: Database, folder: Path, run_id: int, attempt: int, lost: threading.Event) -> None:
+        self.lost = lost
         self.failure: Reason | None = None
         self._database = database
         self._run_id, self._attempt = run_id, attempt

@@ -12,6 +12,7 @@ from amp_core.config import RunConfig
 from amp_core.errors import ProtocolError
 from amp_core.events import Evaluated, Failed, Finished, Frame, Segment, read_frames
 from amp_core.launcher import Child, Launcher
+from worker.active import Requests
 from worker.ending import REMEDIES, Ending, Evidence, Reason, ending_of
 from worker.limits import group_rss_bytes, num_oom_kills, readable_bytes
 from worker.log_capture import LogCapture
@@ -36,16 +37,16 @@ class Limits:
 
 
 class Supervision:
-    """Runs one child. `run` blocks in the slot's thread; other threads ask it to stop through the events.
+    """Runs one child. `run` blocks in the slot's thread; other threads ask it to stop through ``requests``.
 
-    ``cancel`` asks the child to stop, and kills it after a grace. ``lost`` and ``abandon`` kill it at once and leave
-    the attempt open: the first because it is no longer ours, the second because this worker stops.
+    A cancel asks the child to stop, and kills it after a grace. A lost or abandoned attempt's child is killed at once,
+    and the attempt stays open.
     """
 
-    def __init__(self, recorder: Recorder, launcher: Launcher, config: RunConfig, limits: Limits) -> None:
-        self.cancel = threading.Event()
-        self.lost = recorder.lost
-        self.abandon = threading.Event()
+    def __init__(
+        self, recorder: Recorder, launcher: Launcher, config: RunConfig, limits: Limits, requests: Requests
+    ) -> None:
+        self._requests = requests
         self._recorder, self._launcher = recorder, launcher
         self._config, self._limits = config, limits
         self._step = 0
@@ -63,11 +64,11 @@ class Supervision:
         except Exception as error:  # noqa: BLE001 - a fault of this worker must not leave the run without an end
             _log.error("supervising run %d failed", self._config.run_id, exc_info=error)
             ending = Ending(outcome="failed", reason=_worker_fault(error))
-        if self.lost.is_set():
+        if self._requests.lost.is_set():
             ending = None
         elif self._recorder.failure is not None and ending is not None:
             ending = replace(ending, outcome="failed", reason=self._recorder.failure)
-        return self._recorder.finish(ending, give_up=self.abandon)
+        return self._recorder.finish(ending, give_up=self._requests.abandon)
 
     def _execute(self) -> Ending | None:
         """Launch, watch, collect; None when the attempt stays open because this worker stops."""
@@ -89,7 +90,7 @@ class Supervision:
             child.kill()  # also after its end: a grandchild may live on and hold the pipes open
             for reader in readers:
                 reader.join(DRAIN_S)
-        if self.abandon.is_set() and self._finished is None and self._stopped_for is None:
+        if self._requests.abandon.is_set() and self._finished is None and self._stopped_for is None:
             return None
         return ending_of(
             Evidence(
@@ -105,13 +106,13 @@ class Supervision:
         memory_checked = started
         while (exit_code := child.wait(TICK_S)) is None:
             now = time.monotonic()
-            if self.lost.is_set() or self.abandon.is_set():
+            if self._requests.lost.is_set() or self._requests.abandon.is_set():
                 self._kill(child, None)
             elif self._recorder.failure is not None:
                 self._kill(child, self._recorder.failure)
             elif now - started > self._limits.max_time_s:
                 self._kill(child, self._time_limit())
-            elif self.cancel.is_set():
+            elif self._requests.cancel.is_set():
                 self._cancel(child, now)
             elif self._limits.max_memory_bytes is not None and now - memory_checked >= MEMORY_CHECK_S:
                 memory_checked = now

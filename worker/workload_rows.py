@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from server.db.tables import Workload
+from server.db.tables import Experiment, Workload
 from server.queue.clock import store_now
 from worker.describe import Described
 
 MAX_NAME_CHARS = 80
 
 
-def record(session: Session, described: Described, modified_at: datetime) -> None:
+def record_file(session: Session, path: Path, versions: Sequence[Described], modified_at: datetime) -> None:
+    """Bring the rows of a file in line with what it defines now; without versions the file is gone.
+
+    What it no longer defines stays only where an experiment used it, with an error that says so.
+    """
+    for described in versions:
+        _record(session, described, modified_at)
+    names = [described.name[:MAX_NAME_CHARS] for described in versions]
+    gone = Workload.path == str(path), Workload.name.not_in(names)
+    session.execute(delete(Workload).where(*gone, Workload.id.not_in(select(Experiment.workload_id))))
+    what = f"{path} no longer defines this workload" if versions else f"The file {path} was removed"
+    remedy = f"{what}; put it back to submit the workload again."
+    session.execute(update(Workload).where(*gone, Workload.error.is_(None)).values(error=remedy))
+
+
+def _record(session: Session, described: Described, modified_at: datetime) -> None:
     """Make or refresh the row of this version, and make it current if its file changed after the current one's.
 
     The current version of a name is the one with the newest ``seen_at``. A host that starts with an old copy of a
@@ -36,18 +52,10 @@ def record(session: Session, described: Described, modified_at: datetime) -> Non
         except IntegrityError:  # another host recorded the same version meanwhile
             return
         return
-    current = session.scalars(select(Workload).where(Workload.name == name).order_by(Workload.seen_at.desc()).limit(1))
-    newest = current.one()
+    newest = session.scalars(
+        select(Workload).where(Workload.name == name).order_by(Workload.seen_at.desc(), Workload.id.desc()).limit(1)
+    ).one()
     row.description, row.error, row.path = described.description, described.error, str(described.path)
     if newest.id != row.id and modified_at > newest.seen_at:
         row.seen_at = now
     session.flush()
-
-
-def mark_removed(session: Session, path: Path) -> None:
-    """Say of the versions that came from this file that it is gone."""
-    session.execute(
-        update(Workload)
-        .where(Workload.path == str(path), Workload.error.is_(None))
-        .values(error=f"The file {path} was removed; put it back to submit this workload again.")
-    )

@@ -82,7 +82,7 @@ def stored(database: Database) -> tuple[list[int], str, str]:
 
 
 def test_everything_is_stored_and_the_end_with_the_last(store: FlakyDatabase, tmp_path: Path) -> None:
-    recorder = Recorder(store, tmp_path, 1, 1)
+    recorder = Recorder(store, tmp_path, 1, 1, threading.Event())
     recorder.start()
     for number in range(1, 40):
         recorder.put_frame(frame(number))
@@ -96,7 +96,7 @@ def test_everything_is_stored_and_the_end_with_the_last(store: FlakyDatabase, tm
 
 
 def test_an_outage_is_spooled_and_replayed_in_order(store: FlakyDatabase, tmp_path: Path) -> None:
-    recorder = Recorder(store, tmp_path, 1, 1)
+    recorder = Recorder(store, tmp_path, 1, 1, threading.Event())
     recorder.start()
     for number in range(1, 61):
         store.is_away = 10 < number < 50
@@ -114,7 +114,7 @@ def test_an_outage_is_spooled_and_replayed_in_order(store: FlakyDatabase, tmp_pa
 
 
 def test_the_next_worker_stores_what_the_last_could_not(store: FlakyDatabase, tmp_path: Path) -> None:
-    recorder = Recorder(store, tmp_path, 1, 1)
+    recorder = Recorder(store, tmp_path, 1, 1, threading.Event())
     recorder.start()
     store.is_away = True
     for number in range(1, 21):
@@ -132,7 +132,7 @@ def test_the_next_worker_stores_what_the_last_could_not(store: FlakyDatabase, tm
 
 
 def test_a_lost_lease_stops_all_writing(store: FlakyDatabase, tmp_path: Path) -> None:
-    recorder = Recorder(store, tmp_path, 1, 1)
+    recorder = Recorder(store, tmp_path, 1, 1, threading.Event())
     recorder.start()
     recorder.put_frame(frame(1))
     with store.write() as session:
@@ -147,7 +147,7 @@ def test_a_lost_lease_stops_all_writing(store: FlakyDatabase, tmp_path: Path) ->
 
 
 def test_what_cannot_be_stored_ends_the_run_with_the_reason(store: FlakyDatabase, tmp_path: Path) -> None:
-    recorder = Recorder(store, tmp_path, 1, 1)
+    recorder = Recorder(store, tmp_path, 1, 1, threading.Event())
     recorder.start()
     recorder.put_frame(segment(1, step_bytes=3))
     assert recorder.finish(COMPLETED, NEVER)
@@ -175,7 +175,7 @@ def test_a_run_whose_words_fit_nowhere_fails_with_the_reason(
     store: FlakyDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    recorder = Recorder(store, tmp_path / "file", 1, 1)
+    recorder = Recorder(store, tmp_path / "file", 1, 1, threading.Event())
     recorder._spool = Spool(tmp_path / "file" / "1-1.spool", max_memory_bytes=100)
     recorder.start()
     store.is_away = True
