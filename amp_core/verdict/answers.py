@@ -99,9 +99,16 @@ def _good_headline(evidence: ExperimentEvidence, good: Sequence[RecipeComparison
     uppers = [one.quality.interval[1] for one in good if one.quality is not None and one.quality.interval is not None]
     number = sentences.worst_case(evidence.primary, max(uppers))
     return (
-        f"{names} {verb} as good as {evidence.baseline.name} ({_metric(evidence)} {number})"
+        f"{names} {verb} as good as {evidence.baseline.name} ({_metric(evidence)} {number}){_caution_clause(good)}"
         f"{_gain_clause(evidence, good)}."
     )
+
+
+def _caution_clause(good: Sequence[RecipeComparison]) -> str:
+    careful = [one.recipe for one in good if one.verdict == "SAFE WITH CAUTION"]
+    if not careful:
+        return ""
+    return ", with caution" if len(careful) == len(good) else f", {sentences.recipe_listing(careful)} with caution"
 
 
 def _gain_clause(evidence: ExperimentEvidence, good: Sequence[RecipeComparison]) -> str:

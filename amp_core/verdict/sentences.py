@@ -96,7 +96,8 @@ def shift(primary: Primary, harm: float) -> str:
 def worst_case(primary: Primary, upper: float) -> str:
     """The end of the interval in the bad direction: ``at most 0.08 dB lower``."""
     if upper > 0.0:
-        return f"at most {amount(primary, upper)} {worse_word(primary)}"
+        size = amount(primary, upper)
+        return f"at {'worst' if size.startswith('less') else 'most'} {size} {worse_word(primary)}"
     return f"in the worst case still {shift(primary, upper)}"
 
 

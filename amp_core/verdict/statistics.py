@@ -32,6 +32,11 @@ class PairedInterval(msgspec.Struct, frozen=True):
     floored: Any
 
 
+def load_scipy() -> None:
+    """Import SciPy now, where a wait of half a second disturbs nobody."""
+    import scipy.special  # noqa: F401 - for its effect on sys.modules
+
+
 def t_quantile(probability: float, degrees_of_freedom: int) -> float:
     from scipy.special import stdtrit
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from amp_core.verdict import as_json, judge
 from amp_core.verdict.evidence import FINAL_STATES
+from amp_core.verdict.statistics import load_scipy
 from server.comparisons.evidence import evidence_of
 from server.db.engine import Database
 from server.db.tables import Experiment, Run
@@ -36,6 +37,7 @@ def judge_ended(database: Database) -> list[int]:
     Safe to call from several processes at once, and at any time. An experiment that cannot be judged is logged and
     keeps no other from its verdict.
     """
+    load_scipy()  # in the background, so that the first page with a comparison does not wait for it
     with database.read() as session:
         waiting = session.scalars(
             select(Experiment.id)
