@@ -42,7 +42,7 @@ migrate: setup  ## bring the database of the current settings to the newest sche
 	$(BIN)/ampboard db upgrade
 
 screenshots: $(STAMPS)/development browser  ## pictures of every page, light, dark and phone, into screenshots/
-	$(BIN)/python -m tests.browser.screenshots $(ARGS)
+	$(BIN)/python tests/browser/screenshots.py $(ARGS)
 
 docs: $(STAMPS)/development  ## write the generated reference pages anew
 	$(BIN)/python -m server.reference

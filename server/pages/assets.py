@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +75,15 @@ class Assets:
     def _plotly(self) -> tuple[str, Asset]:
         content = _plotly_file().read_bytes()
         return hashlib.sha256(content).hexdigest()[:16], Asset.of("plotly.min.js", content, level=6)
+
+    @cached_property
+    def plotly_style_id(self) -> str:
+        """The id of the map stylesheet that Plotly adds unless an element of that id is there; our policy forbids it.
+
+        The pages draw no maps, so an empty element of that id stands in for it. Empty when Plotly adds none.
+        """
+        found = re.search(rb'getElementById\("([0-9a-f]{64})"\)', _plotly_file().read_bytes())
+        return found.group(1).decode() if found else ""
 
     def url(self, name: str) -> str:
         version = self._plotly[0] if name == "plotly.min.js" else self.version

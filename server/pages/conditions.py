@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from server.pages.formats import number
-
 _NAMES = {
     "num_threads": "threads",
     "matched_on": "matched on",
@@ -31,7 +29,7 @@ def written(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
-        return number(value, 6)
+        return f"{value:.6g}" if isinstance(value, float) else f"{value:,}"
     if isinstance(value, list):
         return ", ".join(written(item) for item in value)
     return str(value)

@@ -48,7 +48,7 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
     by_id = {run_id: result for run_id, result in results}  # noqa: C416 - a mypy-checked shape
     for run in experiment["runs"]:
         run["result"] = by_id.get(run["id"])
-    hero = figures.evaluation(primary["metric"], primary["unit"])
+    hero = figures.evaluation(primary["metric"], primary["label"], primary["unit"])
     charts = figures.experiment_charts()
     return {
         "exp": experiment,

@@ -27,7 +27,7 @@ class Chart:
 
     ``draw``: ``seeds`` (thin lines of runs under their mean, min–max band of the baseline) or ``runs`` (each run its
     own line). ``lane`` names a 0/1 series drawn as events under the chart on the same x axis. ``speed`` charts leave
-    emulated runs out: their timing says nothing about a device.
+    emulated runs out: their timing says nothing about a device. ``powers``: ticks at powers of two.
     """
 
     id: str
@@ -36,11 +36,13 @@ class Chart:
     unit: str
     help: str
     tick: str = "~g"
+    suffix: str = ""
     log: bool = False
     zero: bool = False
     draw: str = "seeds"
     lane: str | None = None
     speed: bool = False
+    powers: bool = False
     size: str = ""
 
     @property
@@ -51,9 +53,14 @@ class Chart:
 def layout(chart: Chart) -> dict[str, Any]:
     """The Plotly layout of a chart without its theme; axis y is the series, y2 the lane below it."""
     axis: dict[str, Any] = {"showgrid": True, "zeroline": False, "automargin": True, "fixedrange": False}
-    y_axis = axis | {"title": {"text": chart.unit, "standoff": 8}, "tickformat": chart.tick, "nticks": 6}
+    y_axis = axis | {
+        "title": {"text": chart.unit, "standoff": 8},
+        "tickformat": chart.tick,
+        "nticks": 6,
+        "ticksuffix": chart.suffix,
+    }
     if chart.log:
-        y_axis |= {"type": "log", "dtick": "D1" if chart.tick == "~s" else None, "exponentformat": "power"}
+        y_axis |= {"type": "log"}
     if chart.zero:
         y_axis["rangemode"] = "tozero"
     figure: dict[str, Any] = {
@@ -99,15 +106,15 @@ LOSS = Chart(
     title="Training loss",
     series="train/loss",
     unit="loss",
-    help="The loss of each training step, before scaling. Lines are means over seeds, thin lines single seeds.",
+    help="The loss of each training step, before scaling.",
 )
 SCALE = Chart(
     id="scale",
     title="Loss scale and skipped steps",
     series="amp/loss_scale",
     unit="loss scale",
-    tick="~s",
     log=True,
+    powers=True,
     lane="amp/skipped",
     size="lane",
     help="The factor on the loss. Each mark in the lane below is a step skipped for an overflow; none is left out.",
@@ -125,7 +132,7 @@ UNDERFLOW = Chart(
     title="Gradients lost to underflow",
     series="grad/underflow_fraction",
     unit="share of elements",
-    tick=".0%",
+    tick="~%",
     zero=True,
     help="Share of gradient elements, nonzero in FP32, that become zero in the run's format. Sampled.",
 )
@@ -143,21 +150,22 @@ MEMORY = Chart(
     id="memory",
     title="Process memory",
     series="memory/process_bytes",
-    unit="bytes",
+    unit="resident",
     tick="~s",
+    suffix="B",
     zero=True,
     speed=True,
     help="Resident memory of the run's process. Activation bytes saved for backward are in the scorecard.",
 )
 
 
-def evaluation(metric: str, unit: str) -> Chart:
+def evaluation(metric: str, label: str, unit: str) -> Chart:
     """The chart of the primary metric over the evaluations."""
     return Chart(
         id="primary",
-        title=f"{metric} on the evaluation data",
+        title=f"{label} on the evaluation data",
         series=f"eval/{metric}",
-        unit=unit or metric,
+        unit=f"{label}, {unit}" if unit else label,
         size="tall",
         help="The primary metric at each evaluation. The last one decides the verdict.",
     )
@@ -175,7 +183,7 @@ def expected_series(metric: str) -> list[str]:
 
 def run_charts(names: list[str], metric: str, unit: str) -> list[Chart]:
     """The charts of one run: loss, primary metric, the other known ones that it has, then every further series."""
-    decisive = evaluation(metric, unit)
+    decisive = evaluation(metric, metric, unit)
     known = [LOSS, replace(decisive, size=""), *experiment_charts()[1:]]
     charted = {name for chart in known for name in chart.names}
     others = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,7 +37,7 @@ def number(value: object, digits: int = 4) -> str:
     if figure == 0:
         return "0"
     if figure == int(figure) and abs(figure) < 1e7:
-        text = f"{int(figure):,}".replace(",", " ")
+        text = f"{int(figure):,}"
     elif 1e-4 <= abs(figure) < 1e6:
         decimals = max(0, digits - 1 - math.floor(math.log10(abs(figure))))
         text = f"{figure:.{min(decimals, 6)}f}"
@@ -51,6 +52,19 @@ def signed(value: object, digits: int = 3) -> str:
     figure = as_float(value)
     text = number(value, digits)
     return f"+{text}" if figure is not None and figure > 0 and not text.startswith("+") else text
+
+
+def decimals_for(margin: float) -> int:
+    """How many decimals a difference needs beside a margin: two digits of the margin's own size."""
+    return max(0, 1 - math.floor(math.log10(margin))) if margin > 0 and math.isfinite(margin) else 3
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A difference with its sign and a fixed number of decimals; no minus before zero."""
+    if not math.isfinite(value):
+        return signed(value)
+    text = f"{value:+.{decimals}f}"
+    return (text if float(text) else f"{0:.{decimals}f}").replace("-", _MINUS)
 
 
 def percent(value: object, decimals: int = 1) -> str:
@@ -108,11 +122,19 @@ def ago(value: object, now: datetime | None = None) -> Markup:
     at = moment(value)
     if at is None:
         return Markup("–")
-    span = ((now or datetime.now(UTC)) - at).total_seconds()
-    words = "just now" if span < 5 else f"{duration(round(span))} ago"
+    words = _coarse(((now or datetime.now(UTC)) - at).total_seconds())
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         at.isoformat(), at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), words
     )
+
+
+def _coarse(seconds: float) -> str:
+    if seconds < 5:
+        return "just now"
+    for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h"), (math.inf, 86400, "d")):
+        if seconds < limit:
+            return f"{int(seconds // unit)} {name} ago"
+    return "–"
 
 
 def between(start: object, end: object, now: datetime | None = None) -> str:
@@ -133,6 +155,14 @@ def middle(name: object, length: int = 40) -> Markup:
     return Markup('<span title="{}">{}</span>').format(text, short)
 
 
+_NAMES = re.compile(r"\b(?:32-true|bf16-mixed|16-mixed|bf16-true|16-true|tf32|fp8-mixed)\b")
+
+
+def steady(sentence: str) -> Markup:
+    """A sentence in which the names of precisions are never broken at their hyphen."""
+    return Markup(_NAMES.sub(lambda found: f'<span class="nowrap">{found.group()}</span>', str(escape(sentence))))  # noqa: S704 - escaped
+
+
 FILTERS: dict[str, Any] = {
     "number": number,
     "signed": signed,
@@ -142,4 +172,5 @@ FILTERS: dict[str, Any] = {
     "ago": ago,
     "between": between,
     "middle": middle,
+    "steady": steady,
 }

@@ -53,7 +53,8 @@ def gallery_of(session: Session, experiment: dict[str, Any], styles: dict[str, S
     shown = _shown(members, by_run)[:MAX_TILES]
     pictures = [artifact for artifact, _ in shown]
     sheet = sheet_of(session, pictures)
-    tiles = tuple(_tile(item, box, styles) for item, box in zip(shown, sheet.boxes, strict=True))
+    named = len({artifact.name for artifact, recipe in shown if recipe is not None}) > 1
+    tiles = tuple(_tile(item, box, styles, named) for item, box in zip(shown, sheet.boxes, strict=True))
     return Gallery(seed=seed, key=sheet_key(pictures), sheet=sheet, tiles=tiles)
 
 
@@ -74,9 +75,11 @@ def _shown(members: list[dict[str, Any]], by_run: dict[int, list[Artifact]]) -> 
     return [*common, *own]
 
 
-def _tile(item: tuple[Artifact, str | None], box: tuple[int, int, int], styles: dict[str, Style]) -> Tile:
+def _tile(item: tuple[Artifact, str | None], box: tuple[int, int, int], styles: dict[str, Style], named: bool) -> Tile:
     artifact, recipe = item
     name = artifact.name.rsplit(".", 1)[0].replace("_", " ")
     if recipe is None:
         return Tile(artifact_id=artifact.id, box=box, caption=name, style=None, detail="")
-    return Tile(artifact_id=artifact.id, box=box, caption=recipe, style=styles.get(recipe), detail=name)
+    return Tile(
+        artifact_id=artifact.id, box=box, caption=recipe, style=styles.get(recipe), detail=name if named else ""
+    )

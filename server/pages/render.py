@@ -38,6 +38,7 @@ def _environment() -> Environment:
     environment.filters.update(FILTERS)
     environment.filters["script_json"] = script_json
     environment.globals["asset"] = assets.url
+    environment.globals["plotly_style_id"] = assets.plotly_style_id
     environment.globals["styles"] = colours.STYLES
     environment.globals["slot_of"] = colours.natural_slot
     return environment

@@ -46,7 +46,7 @@ def stats(run: dict[str, Any], primary: dict[str, Any]) -> list[dict[str, str]]:
     decisive = metrics.get(f"eval/{primary['metric']}")
     if decisive:
         best = decisive["max"] if primary["higher_is_better"] else decisive["min"]
-        detail = f"{primary.get('unit', '')} last; best {number(best)}".strip()
+        detail = f"{primary.get('unit', '')} at the last evaluation, best {number(best)}".strip()
         found.append({"label": primary["metric"], "value": number(decisive["last"]), "detail": detail})
     if "train/loss" in metrics:
         found.append({"label": "Training loss", "value": number(metrics["train/loss"]["last"]), "detail": "last"})

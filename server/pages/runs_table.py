@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from server.pages.colours import Style
-from server.pages.formats import as_float, between, number, signed
+from server.pages.formats import as_float, between, decimals_for, fixed, number
 
 _ROLES = {"control": "A/A control", "benchmark": "Benchmarks"}
 
@@ -79,8 +79,10 @@ def _delta_text(values: dict[int, float], baseline: dict[int, float], primary: d
     ]
     if not pairs:
         return ""
+    scale = abs(fmean(baseline.values())) if primary.get("relative") else 1.0
+    decimals = decimals_for(float(primary["margin"]) * scale)
     unit = f" {primary['unit']}" if primary.get("unit") else ""
-    return f"Δ {signed(fmean(pairs))}{unit} over {len(pairs)} pair{'s' if len(pairs) != 1 else ''}"
+    return f"Δ {fixed(fmean(pairs), decimals)}{unit} over {len(pairs)} pair{'s' if len(pairs) != 1 else ''}"
 
 
 def non_finite_text(metrics: dict[str, dict[str, Any]]) -> str:
@@ -104,7 +106,8 @@ def _run(run: dict[str, Any], metric: str) -> dict[str, Any]:
     reason = run["reason"] or {}
     label = f"{run['recipe_name']}, benchmark" if run["kind"] == "benchmark" else f"seed {run['seed']}"
     return {
-        **{key: run[key] for key in ("id", "state", "attempt", "step", "steps", "numerics")},
+        **{key: run[key] for key in ("id", "state", "attempt", "numerics")},
+        "step_text": "" if run["kind"] == "benchmark" else f"{run['step']}/{run['steps']}",
         "label": label,
         "primary": run["metrics"].get(metric, {}).get("last"),
         "loss": run["metrics"].get("train/loss", {}).get("last"),

@@ -176,7 +176,7 @@ def _preview(
         told["runs"] += ". No run of this workload has ended yet, so there is no time estimate."
     else:
         told["estimate"] = f"about {duration(60 * expected.expected_minutes)}"
-        told["runs"] += f"; {max(slots, 1)} at once, judged by {expected.based_on_runs} earlier runs"
+        told["runs"] += f"; judging by {expected.based_on_runs} earlier runs"
     if not slots:
         told["runs"] += ". No worker is online: the runs will wait."
     return told

@@ -14,7 +14,8 @@ _NOT_IN_CLI = ("eval_every", "priority", "note")
 
 def curl_of(submission: dict[str, Any], base_url: str) -> str:
     """The submission by curl; the token comes from the environment, never from the page."""
-    body = json.dumps(submission, indent=2, ensure_ascii=False)
+    fields = [f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in submission.items()]
+    body = "{\n" + ",\n".join(fields) + "\n}"
     return (
         f"curl {shlex.quote(base_url.rstrip('/') + '/api/v1/experiments')} \\\n"
         '  -H "Authorization: Bearer $AMPBOARD_TOKEN" \\\n'

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from server.pages.colours import Style
-from server.pages.formats import as_float, number, percent, signed, size
+from server.pages.formats import as_float, decimals_for, fixed, number, percent, size
 from server.pages.whisker import Difference, Scale, draw
 
 EMULATED_GAIN = "not measured here (emulated)"
@@ -72,22 +72,23 @@ def _quality_text(quality: dict[str, Any] | None, difference: Difference | None,
         return ""
     sign = 1.0 if higher else -1.0
     factor, unit = (100.0, "%") if quality.get("relative") else (1.0, quality["unit"])
-    mean = signed(sign * factor * difference.mean)
+    decimals = decimals_for(factor * float(quality["margin"]))
+    mean = fixed(sign * factor * difference.mean, decimals)
     suffix = f" {unit}" if unit else ""
     if difference.interval is None:
         return f"{mean}{suffix}, no interval yet"
     ends = sorted(sign * factor * end for end in difference.interval)
-    return f"{mean}{suffix} [{signed(ends[0])}, {signed(ends[1])}]"
+    return f"{mean}{suffix} [{fixed(ends[0], decimals)}, {fixed(ends[1], decimals)}]"
 
 
 def _points(item: dict[str, Any]) -> list[dict[str, str]]:
     """Reasons and findings, the grave ones first, no sentence twice."""
     found = [*item["reasons"], *item["findings"]]
     order = {"fatal": 0, "caution": 1, "info": 2}
-    seen = {item["sentence"]}
+    seen: set[str] = set()
     points = []
     for point in sorted(found, key=lambda point: order.get(point["severity"], 3)):
-        if point["sentence"] not in seen:
+        if point["sentence"] not in seen and point["sentence"] not in item["sentence"]:
             seen.add(point["sentence"])
             points.append({"severity": point["severity"], "sentence": point["sentence"]})
     return points[:5]
@@ -128,7 +129,7 @@ def _memory(memory: dict[str, Any] | None) -> dict[str, str] | None:
         ratio = as_float(memory.get(f"{field}_ratio"))
         if ratio is not None and math.isfinite(ratio):
             before, after = memory[f"baseline_{field}_bytes"], memory[f"candidate_{field}_bytes"]
-            return {"text": f"{number(ratio, 3)}×", "detail": f"{words}: {size(before)} → {size(after)}"}
+            return {"text": f"{number(ratio, 2)}×", "detail": f"{words}: {size(before)} → {size(after)}"}
     return None
 
 

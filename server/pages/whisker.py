@@ -30,9 +30,9 @@ class Scale:
         for difference in differences:
             shown += [difference.mean, *(difference.interval or ()), *difference.seeds]
         finite = [value for value in shown if math.isfinite(value)]
-        # One hopeless recipe must not shrink the others to a dot: beyond six margins an arrow stands for the rest.
-        self.low = max(min(finite), -6 * margin)
-        self.high = min(max(finite), 6 * margin)
+        # One hopeless recipe must not shrink the others to a dot: beyond three margins an arrow stands for it.
+        self.low = max(min(finite), -3 * margin)
+        self.high = min(max(finite), 3 * margin)
         room = (self.high - self.low) * 0.04
         self.low, self.high = self.low - room, self.high + room
 
@@ -64,9 +64,9 @@ def draw(scale: Scale, difference: Difference, label: str) -> Markup:
         low, high = (scale.x(end) for end in difference.interval)
         parts.append(Markup('<line class="bar" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(low, high, _MIDDLE, _MIDDLE))
     parts.append(_dot(scale, difference.mean))
-    return Markup('<svg class="whisker" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        int(WIDTH), int(HEIGHT) + 2, label, Markup("").join(parts)
-    )
+    return Markup(
+        '<svg class="whisker" viewBox="0 0 {} {}" preserveAspectRatio="xMinYMid" role="img" aria-label="{}">{}</svg>'
+    ).format(int(WIDTH), int(HEIGHT) + 2, label, Markup("").join(parts))
 
 
 def _dot(scale: Scale, mean: float) -> Markup:

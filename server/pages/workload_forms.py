@@ -40,5 +40,7 @@ def parameter_hint(parameter: dict[str, Any]) -> str:
 
 def with_hints(workload: dict[str, Any]) -> dict[str, Any]:
     """The workload as the form of a new experiment shows it."""
-    parameters = [parameter | {"hint": parameter_hint(parameter)} for parameter in workload["parameters"]]
+    parameters = [
+        {"choices": None, **parameter, "hint": parameter_hint(parameter)} for parameter in workload["parameters"]
+    ]
     return {**workload, "parameters": parameters, "margin_hint": margin_hint(workload["primary"])}

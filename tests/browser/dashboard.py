@@ -77,7 +77,9 @@ def signed_in(browser: Browser, base: str, secret: str, *, dark: bool = False, w
 def complaints_of(page: Page) -> list[str]:
     """A list that grows by every console error, warning and uncaught exception of ``page``."""
     complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     return complaints
 

@@ -1,6 +1,6 @@
 """Screenshots of every page, light, dark and at phone width, of a seeded history.
 
-    python tests/browser/screenshots.py [FOLDER] [PAGE …]
+python tests/browser/screenshots.py [FOLDER] [PAGE …]
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from dashboard import chromium, complaints_of, served, session_cookie, signed_in
 from playwright.sync_api import BrowserContext
@@ -61,7 +59,9 @@ def shoot(context: BrowserContext, folder: Path, look: str, only: list[str]) -> 
         "/runs?running": next(run["id"] for run in runs if run["state"] == "running"),
         "/runs?nan": next(run["id"] for run in runs if run["recipe_name"] == "16-mixed" and run["experiment_id"] == 2),
         "/runs?dead": next(run["id"] for run in runs if run["recipe_name"] == "16-mixed, no scaler"),
-        "/runs?benchmark": next(run["id"] for run in runs if run["kind"] == "benchmark" and run["state"] == "completed"),
+        "/runs?benchmark": next(
+            run["id"] for run in runs if run["kind"] == "benchmark" and run["state"] == "completed"
+        ),
     }
     for name, path in PAGES.items():
         if not only or name in only:
@@ -80,7 +80,9 @@ def shoot_one(context: BrowserContext, path: str, file: Path) -> None:
     page.screenshot(path=file)
     expected = [line for line in complaints if "404" not in line]
     overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    sys.stdout.write(f"{file.name}: {height} px{f', {overflow} px too wide' if overflow > 0 else ''} {expected or ''}\n")
+    sys.stdout.write(
+        f"{file.name}: {height} px{f', {overflow} px too wide' if overflow > 0 else ''} {expected or ''}\n"
+    )
     page.close()
 
 

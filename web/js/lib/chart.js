@@ -1,5 +1,6 @@
 /** One chart on the page: Plotly, the note under it, the table behind it, the full-range button. */
 
+import { decadeTicks, powerTicks } from "./summary.js";
 import { tracesOf } from "./traces.js";
 
 let loading = null;
@@ -80,6 +81,7 @@ export class ChartView {
     layout.hoverlabel = { bgcolor: colours.hover, bordercolor: colours.line, font: { color: colours.strong, size: 12 } };
     for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2].filter(Boolean)) Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
     if (range) Object.assign(layout.yaxis, { range, autorange: false });
+    if (range && this.chart.log) Object.assign(layout.yaxis, this.chart.powers ? powerTicks(range) : decadeTicks(range));
     layout.yaxis.uirevision = `${this.full}`;
     layout.yaxis3 = { overlaying: "y", range: [0, 1], visible: false, fixedrange: true };
     return layout;

@@ -77,8 +77,35 @@ export function nonFinite({ steps, values }) {
   return found;
 }
 
+/** Stretches of consecutive values that are not finite: `[kind, first step, last step]`. */
+export function stretches({ steps, values }) {
+  const found = [];
+  let open = null;
+  values.forEach((value, index) => {
+    const kind = Number.isFinite(value) ? null : Number.isNaN(value) ? "nan" : value > 0 ? "up" : "down";
+    if (open && open[0] === kind) open[2] = steps[index];
+    else if (kind) found.push((open = [kind, steps[index], steps[index]]));
+    if (!kind) open = null;
+  });
+  return found;
+}
+
 /** "NaN since 700" for people. */
 export function nonFiniteText({ nan, up, down, first }) {
   const kinds = [nan && "NaN", up && "+∞", down && "−∞"].filter(Boolean);
   return kinds.length ? `${kinds.join(", ")} since step ${first}` : "";
+}
+
+/** Ticks of a log axis over a range in log10: 1, 2, 5 of each decade, or whole decades when there are many. */
+export function decadeTicks([low, high]) {
+  return high - low <= 2.2 ? { dtick: "D2" } : { dtick: Math.max(1, Math.round((high - low) / 6)) };
+}
+
+/** Ticks at powers of two for a range in log10, at most about six of them. */
+export function powerTicks([low, high]) {
+  const [first, last] = [Math.ceil(low / Math.log10(2)), Math.floor(high / Math.log10(2))];
+  const step = Math.max(1, Math.ceil((last - first + 1) / 6));
+  const powers = [];
+  for (let power = Math.ceil(first / step) * step; power <= last; power += step) powers.push(power);
+  return { tickmode: "array", tickvals: powers.map((power) => 2 ** power), ticktext: powers.map((power) => `2<sup>${power}</sup>`) };
 }

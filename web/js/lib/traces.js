@@ -1,6 +1,6 @@
 /** From points to Plotly traces, in the styles that Python decided. Pure. */
 
-import { across, nonFinite, nonFiniteText, robustRange } from "./summary.js";
+import { across, nonFinite, nonFiniteText, robustRange, stretches } from "./summary.js";
 
 const SYMBOL = { nan: "x", up: "triangle-up", down: "triangle-down" };
 const FEW = 25;
@@ -67,7 +67,7 @@ function groupLines(group, members, theme) {
 
 function marker(group, theme, symbol, label) {
   const colour = group.style.colour[theme];
-  return { type: "scatter", mode: "markers", yaxis: "y3", cliponaxis: false, x: [], y: [], text: [], name: group.name, hovertemplate: `${label} %{text}<br>step %{x}<extra>%{fullData.name}</extra>`,
+  return { type: "scatter", mode: "lines+markers", line: { width: 1.5, color: colour }, connectgaps: false, yaxis: "y3", cliponaxis: false, x: [], y: [], text: [], name: group.name, hovertemplate: `${label} %{text}<br>step %{x}<extra>%{fullData.name}</extra>`,
     marker: { symbol, size: 8, color: colour, line: { color: colour, width: 1.5 } } };
 }
 
@@ -78,13 +78,11 @@ function nonFiniteMarks(group, members, theme, notes) {
     const found = nonFinite(points);
     if (found.first === null) continue;
     if (first === null || found.first < first.first) first = found;
-    points.values.forEach((value, index) => {
-      if (Number.isFinite(value)) return;
-      const trace = Number.isNaN(value) ? traces.nan : value > 0 ? traces.up : traces.down;
-      trace.x.push(points.steps[index]);
-      trace.y.push(value > 0 ? 0.98 : 0.02);
-      trace.text.push(run.label);
-    });
+    for (const [kind, from, to] of stretches(points)) {
+      const trace = traces[kind];
+      for (const step of from === to ? [from] : [from, to]) trace.x.push(step), trace.y.push(kind === "up" ? 0.98 : 0.02), trace.text.push(run.label);
+      trace.x.push(null), trace.y.push(null), trace.text.push("");
+    }
   }
   if (first) notes.push({ text: `${group.name}: ${nonFiniteText(first)}`, bad: true });
   return Object.values(traces).filter(({ x }) => x.length);
@@ -101,6 +99,7 @@ function clippedMarks(chart, groups, store, [low, high], theme, notes) {
         if (!Number.isFinite(at) || (at >= low && at <= high)) return;
         const trace = at > high ? above : below;
         trace.x.push(points.steps[index]), trace.y.push(at > high ? 0.985 : 0.015), trace.text.push(value.toPrecision(4));
+        trace.x.push(null), trace.y.push(null), trace.text.push("");
         count += 1;
       });
     }

@@ -1,6 +1,6 @@
 """A history for looking at pages: experiments whose runs are written as a worker writes them, from made-up figures.
 
-    python tests/seed.py DATA_DIR        (an empty folder; prints a sign-in URL path)
+    python tests/browser/seed.py DATA_DIR        (an empty folder; prints a sign-in URL path)
 
 The figures are shaped like real trainings (a spike, overflows, a NaN, a hostile and a very long name among them), and
 serve screenshots, layout tests and load measurements only.
@@ -67,7 +67,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
         "parameters": [{"name": "layers", "type": "int", "default": 4, "min": 1, "max": 24, "help": "blocks"}],
     },
 }
-BROKEN = "SyntaxError: invalid syntax (my_transformer.py, line 12)\n    def model(self) -> nn.Module\n                                ^"
+BROKEN = "SyntaxError: expected ':' (my_transformer.py, line 12)\n    def model(self) -> nn.Module"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,10 @@ def training(run: ClaimedRun, shape: Shape, metric: str, until: int, start: floa
         ]
         if run.recipe["precision"] == "16-mixed" and run.recipe["scaler"]["kind"] != "none":
             skipped = np.isin(part, shape.skips).astype(float)
-            columns += [column("amp/loss_scale", part, np.array(scales), start), column("amp/skipped", part, skipped, start)]
+            columns += [
+                column("amp/loss_scale", part, np.array(scales), start),
+                column("amp/skipped", part, skipped, start),
+            ]
         evaluated = [int(step) for step in part if step % every == 0]
         for step in evaluated:
             value = shape.metric_end * (1 - (0.0 if shape.dead else 0.25) * math.exp(-5 * step / run.steps))
@@ -244,7 +247,9 @@ class History:
             experiment, _ = service.submit(session, self.settings, ExperimentIn.model_validate(body), self.principal)
             return experiment.id
 
-    def work(self, shapes: dict[str, Shape], metric: str, num_runs: int | None = None, until: int | None = None) -> None:
+    def work(
+        self, shapes: dict[str, Shape], metric: str, num_runs: int | None = None, until: int | None = None
+    ) -> None:
         """Take queued runs and write them; the last one only up to step ``until`` when that is given."""
         done = 0
         while num_runs is None or done < num_runs:
@@ -259,7 +264,9 @@ class History:
     def _write(self, run: ClaimedRun, shapes: dict[str, Shape], metric: str, until: int | None) -> None:
         start = time.time() - 60
         shape = shapes[run.recipe["name"]]
-        told = benchmark(run, 1.62) if run.kind == "benchmark" else training(run, shape, metric, until or run.steps, start)
+        told = (
+            benchmark(run, 1.62) if run.kind == "benchmark" else training(run, shape, metric, until or run.steps, start)
+        )
         frames = [events.Frame(sequence=at, at=start + at * 0.1, event=event) for at, event in enumerate(told, 1)]
         if run.kind == "train" and until is None and metric == "psnr":
             extra = {"clean": (1.0, 1), "noisy": (0.0, 2), "denoised": (0.1 if shape.dead else 0.9, 3 + run.run_id)}
@@ -280,7 +287,11 @@ class History:
             session.execute(update(Run).where(Run.id == run.run_id).values(started_at=begun))
             session.execute(update(Attempt).where(Attempt.run_id == run.run_id).values(started_at=begun))
             if until is None and run.seed == 4 and shape.nan_at:
-                reason = {"kind": "exception", "message": "RuntimeError: the data loader met a closed file", "traceback": BROKEN}
+                reason = {
+                    "kind": "exception",
+                    "message": "RuntimeError: the data loader met a closed file",
+                    "traceback": BROKEN,
+                }
                 finish(session, run.run_id, run.attempt, "failed", reason, exit_code=1)
             elif until is None:
                 finish(session, run.run_id, run.attempt, "completed", None, exit_code=0)
@@ -289,10 +300,14 @@ class History:
         """Move an experiment into the past."""
         with self.database.write() as session:
             then = datetime.now(UTC) - timedelta(**span)
-            session.execute(update(Experiment).where(Experiment.id == experiment_id).values(created_at=then, ended_at=then))
+            session.execute(
+                update(Experiment).where(Experiment.id == experiment_id).values(created_at=then, ended_at=then)
+            )
 
 
-def _workload(name: str, now: datetime, description: dict[str, Any] | None = None, error: str | None = None) -> Workload:
+def _workload(
+    name: str, now: datetime, description: dict[str, Any] | None = None, error: str | None = None
+) -> Workload:
     return Workload(
         name=name,
         source_hash=f"{abs(hash(name)):016x}" * 4,
@@ -314,7 +329,9 @@ def write_history(settings: Settings) -> History:
         "16-mixed": Shape(start=2.3, end=0.06, metric_end=0.9808, skips=(1, 2, 40), emulated=True),
     }
     spiky = {name: Shape(start=3.0, end=1.2, metric_end=1.31, spike_at=90) for name in digits}
-    spiky["16-mixed"] = Shape(start=3.0, end=1.2, metric_end=1.36, nan_at=700, emulated=True, skips=tuple(range(500, 560)))
+    spiky["16-mixed"] = Shape(
+        start=3.0, end=1.2, metric_end=1.36, nan_at=700, emulated=True, skips=tuple(range(500, 560))
+    )
     denoiser = {
         "32-true": Shape(start=0.004, end=0.0004, metric_end=24.2),
         "bf16-mixed": Shape(start=0.004, end=0.00041, metric_end=24.17, speed=1610),
