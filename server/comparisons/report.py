@@ -16,9 +16,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 STYLE = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
 STYLE_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
 
-_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|~!&])")
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 _LINE_BREAKS = re.compile(r"\s*[\r\n\x0b\x0c\x85\u2028\u2029]+\s*")
 _PLOT_WIDTH = 560.0
+_PLOT_INSET = 8.0  # room for the dot at the edge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,7 @@ def interval_plot(comparison: dict[str, Any]) -> Plot | None:
     low, high = -1.5 * margin, 3.0 * margin
 
     def x(harm: float) -> float:
-        return (min(max(harm, low), high) - low) / (high - low) * _PLOT_WIDTH
+        return _PLOT_INSET + (min(max(harm, low), high) - low) / (high - low) * (_PLOT_WIDTH - 2 * _PLOT_INSET)
 
     bars = [
         Bar(
