@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from amp_core.events import ModuleStatistics
 
-FP16_HALF_SMALLEST = 2.0**-25  # at or below this magnitude a float32 rounds to zero in fp16 (ties to even)
-
 
 def dense(gradient: Tensor) -> Tensor:
     """The gradient's stored values: itself, or the values of a sparse one."""
@@ -33,10 +31,9 @@ def gradient_norms(parameters: Sequence[nn.Parameter]) -> Tensor | None:
 def fp16_underflow_count(values: Tensor, scale: Tensor | float = 1.0) -> Tensor:
     """How many nonzero elements fp16 turns into zero after multiplication by ``scale``; a 0-dim int64 tensor.
 
-    Exactly what casting does: a magnitude of at most 2**-25 rounds to zero, ties to even. NaN and infinity never do.
+    By the cast itself: a magnitude of at most 2**-25 rounds to zero, ties to even. NaN and infinity never do.
     """
-    magnitude = (values * scale).abs()
-    return ((magnitude <= FP16_HALF_SMALLEST) & (values != 0)).sum()
+    return torch.count_nonzero(values) - torch.count_nonzero((values * scale).half())
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,7 @@ def count_gradients(
     for index, owner in enumerate(owned):
         exact = reference[index].parameters if reference is not None else owner.parameters
         pairs = [
-            (dense(p.grad), dense(e.grad) if e.grad is not None else torch.zeros_like(dense(p.grad)))
+            _gradient_pair(p, e)
             for p, e in zip(owner.parameters, exact, strict=True)
             if p.grad is not None and p.grad.numel()
         ]
@@ -154,9 +151,26 @@ def count_gradients(
     ]
 
 
+def _gradient_pair(parameter: nn.Parameter, exact: nn.Parameter) -> tuple[Tensor, Tensor]:
+    """A gradient and its reference: itself, the other's, or zeros where the other has none."""
+    assert parameter.grad is not None
+    if exact is parameter:
+        gradient = dense(parameter.grad)
+        return gradient, gradient
+    if parameter.grad.is_sparse or exact.grad is None:
+        gradient = parameter.grad.to_dense()
+        return gradient, torch.zeros_like(gradient) if exact.grad is None else exact.grad.to_dense()
+    return parameter.grad, exact.grad
+
+
 def _counts_of(gradient: Tensor, exact: Tensor) -> Tensor:
     """Zeros, reference nonzeros, lost elements and largest magnitude as `(4,)` float64."""
-    zero = gradient == 0
-    lost = zero & (exact != 0) if exact.shape == gradient.shape else torch.zeros_like(zero)
-    counts = [zero.sum().double(), (exact != 0).sum().double(), lost.sum().double(), gradient.abs().amax().double()]
-    return torch.stack(counts)
+    nonzero = torch.count_nonzero(gradient)
+    zeros = gradient.numel() - nonzero
+    low, high = torch.aminmax(gradient)
+    if exact is gradient:
+        present, lost = nonzero, torch.zeros_like(nonzero)
+    else:
+        present = torch.count_nonzero(exact)
+        lost = torch.count_nonzero((gradient == 0) & (exact != 0))
+    return torch.stack([zeros.double(), present.double(), lost.double(), torch.maximum(-low, high).double()])

@@ -37,7 +37,7 @@ class SavedBytes:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure the forward passes run inside; their results do not change."""
-        with torch.autograd.graph.saved_tensors_hooks(self._note, lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(self._note, self._release):
             yield
         self._kept.clear()
 
@@ -45,7 +45,11 @@ class SavedBytes:
         key = _key(tensor)
         if key not in self._excluded and tensor.layout is torch.strided:
             self._storages[key] = tensor.untyped_storage().nbytes()
-            self._kept.append(tensor.detach())  # a freed storage's address must not be counted as another one
+            self._kept.append(tensor.detach())  # or a freed storage's address might be counted as another one's
+        return tensor
+
+    def _release(self, tensor: Tensor) -> Tensor:
+        self._kept.clear()  # backward has begun: hold nothing longer than autograd does
         return tensor
 
 
