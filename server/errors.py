@@ -146,14 +146,15 @@ def problem_of(error: RequestError) -> Problem:
 
 def wants_html(request: Request) -> bool:
     """Whether the caller is a person in front of a browser rather than a client of the API."""
-    return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
+    return not request.scope["path"].startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
 def respond(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
     """The response for a problem: problem details, the error page, or the way to the sign-in page."""
     if wants_html(request):
         if problem.status == 401 and request.method == "GET":
-            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            query = request.scope["query_string"].decode("latin-1")
+            target = quote(request.scope["path"]) + (f"?{query}" if query else "")
             return RedirectResponse(f"/signin?next={quote(target, safe='')}", status_code=303)
         page: ErrorPage | None = getattr(request.app.state, "error_page", None)
         if page is not None:
@@ -237,13 +238,6 @@ def install_handlers(app: FastAPI) -> None:
         rule = "a number or a text in the request is beyond what the database can hold"
         return respond_to(request, Invalid([Fault(field="request", value=None, rule=rule, remedy="mend the value")]))
 
-    async def unexpected(request: Request, error: Exception) -> Response:  # noqa: ARG001 - uvicorn logs it
-        detail = "the server failed on this request; its log has the traceback"
-        problem = Problem(
-            type="urn:ampboard:problem:internal", title="Internal server error", status=500, detail=detail
-        )
-        return respond(request, problem)
-
     app.add_exception_handler(RequestError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(AmpError, engine_error)
@@ -252,7 +246,13 @@ def install_handlers(app: FastAPI) -> None:
     app.add_exception_handler(DataError, beyond_the_columns)
     app.add_exception_handler(OverflowError, beyond_the_columns)
     app.add_exception_handler(RecursionError, too_deep)
-    app.add_exception_handler(Exception, unexpected)
+
+
+def internal_error(request: Request) -> Response:
+    """The response for an exception nobody foresaw; it tells nothing of it."""
+    detail = "the server failed on this request; its log has the traceback"
+    problem = Problem(type="urn:ampboard:problem:internal", title="Internal server error", status=500, detail=detail)
+    return respond(request, problem)
 
 
 async def too_deep(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the handler's signature

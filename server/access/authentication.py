@@ -47,7 +47,7 @@ class Authentication:
         await self.app(scope, receive, send)
 
     async def _identify(self, request: Request) -> Principal | None:
-        public = is_public(request.method, request.url.path)
+        public = is_public(request.method, request.scope["path"])  # not url.path, which ends at an encoded ?
         principal = None
         try:
             principal = await self._look_up(request)

@@ -72,7 +72,7 @@ async def refuse_undeclared(request: Request) -> None:
     route = request.scope.get("route")
     if isinstance(route, APIRoute) and _declares_role(route.dependant):
         return
-    if is_public(request.method, request.url.path):
+    if is_public(request.method, request.scope["path"]):
         return
     raise Forbidden(f"{request.method} {request.url.path} declares no role and is refused: report this as a bug")
 

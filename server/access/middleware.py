@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.access.cookies import SESSION_COOKIE
 from server.access.public import is_static
-from server.errors import Forbidden, RequestError, TooLarge, respond_to
+from server.errors import Forbidden, RequestError, TooLarge, internal_error, respond_to
 from server.settings import LOOPBACK, Settings
 
 access_log = logging.getLogger("ampboard.access")
@@ -48,7 +48,10 @@ SECURITY_HEADERS = {
 
 
 class HeadersAndLog:
-    """Adds the security headers to every response and writes one access line, never with the query string."""
+    """Adds the security headers to every response and writes one access line, never with the query string.
+
+    It also answers exceptions that nobody foresaw, so that their responses carry the headers, too.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -57,7 +60,7 @@ class HeadersAndLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        began, status = time.perf_counter(), 0
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -72,8 +75,13 @@ class HeadersAndLog:
 
         try:
             await self.app(scope, receive, send_with_headers)
+        except Exception:
+            access_log.exception("%s %s failed", scope["method"], _printable(scope["path"]))
+            if status:
+                raise  # too late for another answer: the connection is closed
+            await internal_error(Request(scope))(scope, receive, send_with_headers)
         finally:
-            elapsed_ms = (time.perf_counter() - started) * 1000
+            elapsed_ms = (time.perf_counter() - began) * 1000
             level = logging.DEBUG if is_static(scope["method"], scope["path"]) else logging.INFO
             access_log.log(level, "%s %s %d %.1f ms", scope["method"], _printable(scope["path"]), status, elapsed_ms)
 

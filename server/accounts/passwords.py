@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
+from threading import BoundedSemaphore
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from server.errors import Fault, Invalid
+from server.errors import Fault, Invalid, TooManyRequests
 
 MIN_LENGTH, MAX_LENGTH = 10, 200
 
+MAX_AT_ONCE, MAX_WAIT_S = 4, 2.0
+
 _hasher = PasswordHasher()
+_turns = BoundedSemaphore(MAX_AT_ONCE)
 
 
 @cache
@@ -29,9 +33,16 @@ def hash_password(password: str) -> str:
 
 
 def password_matches(stored: str | None, password: str) -> bool:
-    """Whether the password is right; takes the same time when there is no stored hash."""
+    """Whether the password is right; takes the same time when there is no stored hash.
+
+    Raises `TooManyRequests` when many are being checked at once: each takes 64 MiB. Call it outside transactions.
+    """
+    if not _turns.acquire(timeout=MAX_WAIT_S):
+        raise TooManyRequests("too many passwords are being checked: try again in a moment")
     try:
         _hasher.verify(stored or _nobody(), password[: MAX_LENGTH + 1])
     except (VerificationError, InvalidHashError):
         return False
+    finally:
+        _turns.release()
     return stored is not None

@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session as Sql
 
 from server.access.principal import ROLES, Principal, lower_role
-from server.accounts.passwords import hash_password, password_matches
+from server.accounts.passwords import hash_password
 from server.accounts.secret import PREFIX_LENGTH, digest, new_secret
 from server.audit.service import record
 from server.db.tables import Session, SignInLink, Token, User
@@ -18,6 +18,8 @@ from server.errors import Conflict, Fault, Forbidden, Invalid, NotFound, Unauthe
 
 LINK_LIFETIME = timedelta(minutes=15)
 FIRST_ADMIN = "admin"
+WRONG_LINK = "this sign-in link was used, is older than 15 minutes or is not ours: `ampboard user link` makes a new one"
+WRONG_PASSWORD = "name and password do not match: try again, or ask an admin for a sign-in link"  # noqa: S105 - no secret
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,79}")
 
 
@@ -145,19 +147,31 @@ def consume_sign_in_link(session: Sql, secret: str) -> User:
     ).scalar_one_or_none()
     user = session.get(User, taken) if taken is not None else None
     if user is None or user.disabled_at is not None:
-        raise Unauthenticated(
-            "this sign-in link was used, is older than 15 minutes or is not ours: `ampboard user link` makes a new one"
-        )
+        raise Unauthenticated(WRONG_LINK)
     record(session, user.id, "signin.link", f"user/{user.id}")
     return user
 
 
-def check_password(session: Sql, name: str, password: str) -> User:
-    """The person of that name and password. Raises `Unauthenticated` with one message for every cause."""
-    user = session.scalars(select(User).where(User.name == name)).one_or_none()
-    right = password_matches(user.password_hash if user is not None else None, password)
-    if user is None or not right or user.disabled_at is not None:
-        raise Unauthenticated("name and password do not match: try again, or ask an admin for a sign-in link")
+def link_is_live(session: Sql, secret: str) -> bool:
+    """Whether the link could still be used; a look that changes nothing."""
+    live = select(SignInLink.user_id).where(
+        SignInLink.token_hash == digest(secret), SignInLink.used_at.is_(None), SignInLink.expires_at > datetime.now(UTC)
+    )
+    return session.scalars(live).first() is not None
+
+
+def password_hash_of(session: Sql, name: str) -> tuple[int | None, str | None]:
+    """Id and stored hash of the person of that name who may sign in; two Nones for anybody else."""
+    query = select(User.id, User.password_hash).where(User.name == name, User.disabled_at.is_(None))
+    row = session.execute(query).one_or_none()
+    return (row.id, row.password_hash) if row is not None else (None, None)
+
+
+def enter_with_password(session: Sql, user_id: int) -> User:
+    """The person whose password was found right, unless they were disabled meanwhile. Raises `Unauthenticated`."""
+    user = session.get(User, user_id)
+    if user is None or user.disabled_at is not None:
+        raise Unauthenticated(WRONG_PASSWORD)
     record(session, user.id, "signin.password", f"user/{user.id}")
     return user
 

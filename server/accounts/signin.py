@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -11,10 +12,13 @@ from fastapi.responses import RedirectResponse
 from server.access import viewer
 from server.access.cookies import SESSION_COOKIE, clear_session_cookie, set_session_cookie
 from server.accounts import service
+from server.accounts.passwords import password_matches
 from server.accounts.throttle import Throttle
+from server.db.engine import Database
 from server.errors import Unauthenticated
 from server.state import DatabaseOf, SettingsOf
 
+logger = logging.getLogger(__name__)
 router = APIRouter(include_in_schema=False)
 
 passwords = Throttle(max_failures=8, window_s=300.0)
@@ -38,23 +42,31 @@ def sign_in(
     next: Annotated[str, Form(max_length=2000)] = "/",
 ) -> Response:
     """Use up a sign-in link, or check a name and password; then go to ``next`` with a session cookie."""
-    if not token:
-        passwords.check(name)
-    try:
-        with database.write() as session:
-            user = (
-                service.consume_sign_in_link(session, token)
-                if token
-                else service.check_password(session, name, password)
-            )
-            secret = service.open_session(session, user, settings.session_days)
-    except Unauthenticated:
-        if not token:
-            passwords.failed(name)
-        raise
+    user_id = None if token else _owner_of_password(database, name, password)
+    with database.read() as session:  # a stranger's guesses take no write lock
+        if token and not service.link_is_live(session, token):
+            raise Unauthenticated(service.WRONG_LINK)
+    with database.write() as session:
+        if user_id is None:
+            user = service.consume_sign_in_link(session, token)
+        else:
+            user = service.enter_with_password(session, user_id)
+        secret = service.open_session(session, user, settings.session_days)
     response = RedirectResponse(safe_target(next), status_code=303)
     set_session_cookie(request, response, secret, settings.session_days)
     return response
+
+
+def _owner_of_password(database: Database, name: str, password: str) -> int:
+    """Who has this name and password; outside any transaction, for argon2 takes its time. Raises `Unauthenticated`."""
+    passwords.check(name)
+    with database.read() as session:
+        user_id, stored = service.password_hash_of(session, name)
+    if not password_matches(stored, password) or user_id is None:
+        passwords.failed(name)
+        logger.warning("a sign-in with a wrong name or password was refused")
+        raise Unauthenticated(service.WRONG_PASSWORD)
+    return user_id
 
 
 @router.post("/signout", dependencies=[Depends(viewer)])

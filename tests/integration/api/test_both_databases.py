@@ -1,0 +1,142 @@
+"""What depends on the database behaves the same on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+from team import Team
+
+from server.accounts import service
+from server.db.engine import Database
+from server.db.tables import Experiment, Run, Worker
+from server.errors import Unauthenticated
+
+URL = "/api/v1/experiments"
+
+
+@pytest.fixture
+def team(any_database: Database, tmp_path: Path) -> Team:
+    team = Team(any_database, tmp_path)
+    team.add_workload()
+    return team
+
+
+def _together(number: int, action: Any) -> list[Any]:
+    start, results = threading.Barrier(number), []
+
+    def run() -> None:
+        start.wait()
+        results.append(action())
+
+    threads = [threading.Thread(target=run) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_submit_list_cancel_retry(team: Team) -> None:
+    client = team.client("submitter")
+    made = [
+        client.post(URL, json={"workload": "digits-cnn", "name": name, "seeds": 2, "tags": ["100%"]}).json()
+        for name in ("b", "ä", "A")
+    ]
+    for sort in ("-created_at", "created_at", "name", "-name"):
+        ids, cursor = [], None
+        while True:
+            page = client.get(URL, params={"sort": sort, "limit": 1, **({"cursor": cursor} if cursor else {})}).json()
+            ids += [item["id"] for item in page["items"]]
+            if (cursor := page["next_cursor"]) is None:
+                break
+        assert sorted(ids) == [item["id"] for item in made], sort
+    assert len(client.get(URL, params={"q": "100%"}).json()["items"]) == 3
+    queue = client.get("/api/v1/queue", params={"limit": 4}).json()
+    after = client.get("/api/v1/queue", params={"limit": 200, "cursor": queue["next_cursor"]}).json()
+    assert [run["id"] for run in queue["items"] + after["items"]] == [run["id"] for m in made for run in m["runs"]]
+    path = f"{URL}/{made[0]['id']}"
+    assert client.post(f"{path}/cancel").json()["state"] == "cancelled"
+    assert client.post(f"{path}/retry").json()["progress"]["queued"] == made[0]["progress"]["total"]
+    assert client.get("/metrics").status_code == 200
+
+
+def test_one_link_signs_one_browser_in(team: Team) -> None:
+    with team.database.write() as session:
+        secret = service.create_sign_in_link(session, service.get_user(session, team.ids["viewer"]))
+
+    def consume() -> str:
+        try:
+            with team.database.write() as session:
+                service.consume_sign_in_link(session, secret)
+        except Unauthenticated:
+            return "refused"
+        return "in"
+
+    assert sorted(_together(8, consume)) == ["in"] + ["refused"] * 7
+
+
+def test_one_key_makes_one_experiment_however_many_ask_at_once(team: Team) -> None:
+    body = {"workload": "digits-cnn", "seeds": 1}
+
+    def submit() -> int:
+        client = team.client("submitter")
+        response = client.post(URL, json=body, headers={"Idempotency-Key": "same"})
+        assert response.status_code == 201, response.text
+        return response.json()["id"]
+
+    assert len(set(_together(6, submit))) == 1
+    with team.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(Experiment)) == 1
+
+
+def test_one_project_is_made_however_many_ask_at_once(team: Team) -> None:
+    def submit() -> int:
+        body = {"workload": "digits-cnn", "seeds": 1, "project": "new"}
+        return team.client("submitter").post(URL, json=body).status_code
+
+    assert _together(6, submit) == [201] * 6
+    names = [item["name"] for item in team.client("viewer").get("/api/v1/projects").json()["items"]]
+    assert names == ["new"]
+
+
+@pytest.mark.parametrize(
+    "path", ["runs/99999999999999999999999", "experiments?q=%00", "runs?recipe=%00", "workloads/%00"]
+)
+def test_values_no_column_holds_are_no_server_error(team: Team, path: str) -> None:
+    assert team.client("viewer").get(f"/api/v1/{path}").status_code in (200, 404, 422)
+
+
+def test_the_sweep_requeues_and_judges(any_database: Database, tmp_path: Path) -> None:
+    team = Team(any_database, tmp_path)
+    team.settings.sweep_s = 0.1
+    team.add_workload()
+    team.add_worker()
+    made = team.client("submitter").post(URL, json={"workload": "digits-cnn", "seeds": 1, "control": False}).json()
+    lost, *others = [run["id"] for run in made["runs"]]
+    now = datetime.now(UTC)
+    with any_database.write() as session:
+        session.execute(
+            update(Run).where(Run.id == lost).values(
+                state="running", attempt=1, worker_id=session.scalars(select(Worker.id)).one(), started_at=now,
+                lease_expires_at=now - timedelta(seconds=1),
+            )
+        )  # fmt: skip
+
+    def eventually(question: Any) -> None:
+        deadline = time.monotonic() + 20
+        while not question():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    with team.client("submitter") as client:  # as a context manager: with the background work
+        eventually(lambda: client.get(f"/api/v1/runs/{lost}").json()["state"] == "queued")
+        assert "stopped answering" in client.get(f"/api/v1/runs/{lost}").json()["reason"]["message"]
+        for run_id in (lost, *others):
+            client.post(f"/api/v1/runs/{run_id}/cancel")
+        eventually(lambda: client.get(f"{URL}/{made['id']}").json()["state"] == "cancelled")
