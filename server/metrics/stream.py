@@ -115,7 +115,7 @@ def stream_experiment(
 
 
 async def follow(request: Request, kind: str, poll: Poll) -> AsyncIterator[bytes]:
-    """Messages as they come, the state under the name ``kind`` whenever it changes, a comment when all is quiet.
+    """Messages as they come, then the state under the name ``kind`` when it changed; a comment when all is quiet.
 
     Ends when everything was sent, when the subject is gone, when the client leaves, and when the server stops.
     """
@@ -132,7 +132,7 @@ async def follow(request: Request, kind: str, poll: Poll) -> AsyncIterator[bytes
         if news is None:
             return
         batch = news.messages
-        if news.state != shown:
+        if news.state != shown and not news.more:
             shown = news.state
             batch = [*batch, message(kind, shown, place)]
         if news.ended:
