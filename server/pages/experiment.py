@@ -81,6 +81,7 @@ def _data(
         "id": experiment["id"],
         "done": experiment["state"] == "cancelled" or comparison["state"] == "judged",
         "waiting": experiment["state"] not in ENDED,
+        "steps": experiment["steps"],
         "max_points": MAX_POINTS,
         "plotly": assets.url("plotly.min.js"),
         "themes": figures.THEMES,

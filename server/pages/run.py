@@ -78,6 +78,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
             "place": str(cursor),
             "done": run["state"] in FINAL,
             "waiting": run["state"] not in FINAL,
+            "steps": run["steps"],
             "max_points": MAX_POINTS,
             "plotly": assets.url("plotly.min.js"),
             "themes": figures.THEMES,

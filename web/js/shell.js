@@ -1,10 +1,14 @@
 /** What every page has: the theme switch and the copy buttons. */
 
+/** @type {Record<string, string>} */
 const NEXT = { system: "dark", dark: "light", light: "system" };
+/** @type {Record<string, string>} */
 const SIGN = { system: "◐", dark: "●", light: "○" };
 
+/** @param {HTMLFormElement} form */
 function wireThemeSwitch(form) {
-  const button = form.querySelector("button");
+  const button = /** @type {HTMLButtonElement} */ (form.querySelector("button"));
+  const sign = /** @type {HTMLElement} */ (button.firstElementChild);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const theme = button.value;
@@ -13,28 +17,33 @@ function wireThemeSwitch(form) {
     button.value = NEXT[theme];
     button.title = `Theme: ${theme}`;
     button.setAttribute("aria-label", `Theme: ${theme}. Change it`);
-    button.firstElementChild.textContent = SIGN[theme];
+    sign.textContent = SIGN[theme];
     document.dispatchEvent(new CustomEvent("themechange"));
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("themechange")));
 }
 
+/** @param {HTMLElement} button */
 async function copy(button) {
-  const text = document.getElementById(button.dataset.copy).textContent;
+  const source = document.getElementById(button.dataset.copy ?? "");
+  if (!source) return;
   const label = button.textContent;
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(source.textContent ?? "");
     button.textContent = "Copied";
   } catch {
-    getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
+    getSelection()?.selectAllChildren(source);
     button.textContent = "Selected: press Ctrl-C";
   }
   setTimeout(() => (button.textContent = label), 2000);
 }
 
+/** @type {HTMLFormElement | null} */
 const form = document.querySelector("[data-theme-switch]");
 if (form) wireThemeSwitch(form);
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-copy]");
-  if (button) copy(button);
+  const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
+  if (button instanceof HTMLElement) copy(button);
 });
+
+export {};

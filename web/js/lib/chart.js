@@ -1,11 +1,21 @@
-/** One chart on the page: Plotly, the note under it, the table behind it, the full-range button. */
+/**
+ * One chart on the page: Plotly, the note under it, the table behind it, the full-range button.
+ * @typedef {import("../types").Chart} Chart
+ * @typedef {import("../types").Drawing} Drawing
+ * @typedef {import("../types").PageData} PageData
+ * @typedef {import("../types").Points} Points
+ * @typedef {import("../types").Theme} Theme
+ * @typedef {{data: PageData, store: import("./points.js").PointStore, groups: () => import("../types").Group[], skips: Map<number, Set<number>>,
+ *   onView?: () => void, onZoom?: (view: ChartView, change: Record<string, any>) => void}} Shared
+ */
 
 import { decadeTicks, powerTicks } from "./summary.js";
 import { tracesOf } from "./traces.js";
 
+/** @type {Promise<any> | null} */
 let loading = null;
 
-/** Load Plotly once, after the text is there. */
+/** Load Plotly once, after the text is there. @param {string} url */
 export function loadPlotly(url) {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
@@ -15,30 +25,44 @@ export function loadPlotly(url) {
   return loading;
 }
 
-/** `light` or `dark`, as the page is shown now. */
+/** As the page is shown now. @returns {Theme} */
 export function currentTheme() {
   const chosen = document.documentElement.dataset.theme;
   if (chosen === "light" || chosen === "dark") return chosen;
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
+/** @param {ParentNode} parent @param {string} selector @returns {HTMLElement} */
+const inside = (parent, selector) => /** @type {HTMLElement} */ (parent.querySelector(selector));
+
+/** @param {string} tag @param {string} text @param {string} className */
+const made = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
+
 const figure = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
+/** @param {number | undefined} value */
 const written = (value) => (value === undefined ? "–" : Number.isFinite(value) ? figure.format(value) : Number.isNaN(value) ? "NaN" : value > 0 ? "+∞" : "−∞");
 
 export class ChartView {
-  /** @param {HTMLElement} element a `figure[data-chart]` @param {object} chart @param {object} shared `{data, store, groups, skips, onView}` */
+  /** @param {HTMLElement} element a `figure[data-chart]` @param {Chart} chart @param {Shared} shared */
   constructor(element, chart, shared) {
-    Object.assign(this, { element, chart, shared, full: false, drawn: false, seen: false, busy: false });
-    this.plot = element.querySelector("[data-plot]");
-    this.button = element.querySelector("[data-full-range]");
+    this.element = element;
+    this.chart = chart;
+    this.shared = shared;
+    this.full = this.drawn = this.seen = this.busy = this.dirty = false;
+    /** @type {Points | null} the whole series while a zoomed window is shown */
+    this.overview = null;
+    this.plot = inside(element, "[data-plot]");
+    this.button = inside(element, "[data-full-range]");
     this.button.addEventListener("click", () => this.setFull(!this.full));
-    element.querySelector("details").addEventListener("toggle", () => this.#table());
+    this.details = /** @type {HTMLDetailsElement} */ (inside(element, "details"));
+    this.details.addEventListener("toggle", () => this.#table());
     new IntersectionObserver((entries) => {
       this.seen = entries.some((entry) => entry.isIntersecting);
       if (this.seen && this.dirty) this.draw();
     }, { rootMargin: "300px" }).observe(element);
   }
 
+  /** @param {boolean} full show every value, however far out */
   setFull(full) {
     this.full = full;
     this.shared.onView?.();
@@ -61,25 +85,29 @@ export class ChartView {
     }
   }
 
+  /** @param {any} Plotly */
   async #render(Plotly) {
     const theme = currentTheme();
-    const result = tracesOf(this.chart, this.shared.groups(), this.shared.store, { theme, full: this.full, skips: this.shared.skips });
-    this.#note(result);
-    if (result.empty && !this.drawn) return this.#placeholder();
-    const layout = this.#layout(theme, result.range);
+    const drawing = tracesOf(this.chart, this.shared.groups(), this.shared.store, { theme, full: this.full, skips: this.shared.skips });
+    this.#note(drawing);
+    if (drawing.empty && !this.drawn) return this.#placeholder();
+    const layout = this.#layout(theme, drawing.range);
     if (!this.drawn) this.plot.replaceChildren();
-    await (this.drawn ? Plotly.react : Plotly.newPlot)(this.plot, result.traces, layout, this.shared.data.config);
-    if (!this.drawn && this.shared.onZoom) this.plot.on("plotly_relayout", (change) => this.shared.onZoom(this, change));
+    await (this.drawn ? Plotly.react : Plotly.newPlot)(this.plot, drawing.traces, layout, this.shared.data.config);
+    const { onZoom } = this.shared;
+    if (!this.drawn && onZoom) /** @type {any} */ (this.plot).on("plotly_relayout", (/** @type {Record<string, any>} */ change) => onZoom(this, change));
     this.drawn = true;
     this.#table();
   }
 
+  /** @param {Theme} theme @param {[number, number] | null} range */
   #layout(theme, range) {
     const colours = this.shared.data.themes[theme];
     const layout = structuredClone(this.chart.layout);
     layout.font.color = colours.text;
-    layout.hoverlabel = { bgcolor: colours.hover, bordercolor: colours.line, font: { color: colours.strong, size: 12 } };
+    layout.hoverlabel = { bgcolor: colours.hover, bordercolor: colours.line, font: { color: colours.strong, size: 12 }, namelength: 40 };
     for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2].filter(Boolean)) Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
+    layout.xaxis.range = [0, this.shared.data.steps * 1.015];
     if (range) Object.assign(layout.yaxis, { range, autorange: false });
     if (range && this.chart.log) Object.assign(layout.yaxis, this.chart.powers ? powerTicks(range) : decadeTicks(range));
     layout.yaxis.uirevision = `${this.full}`;
@@ -88,33 +116,34 @@ export class ChartView {
   }
 
   #placeholder() {
-    const note = document.createElement("div");
-    note.className = "empty";
-    note.textContent = this.shared.data.waiting ? "No points yet: they appear as runs write them." : "No run wrote this series.";
-    this.plot.replaceChildren(note);
+    this.plot.replaceChildren(made("div", this.shared.data.waiting ? "No points yet: they appear as runs write them." : "No run wrote this series.", "empty"));
   }
 
+  /** @param {Drawing} drawing */
   #note({ notes, clips }) {
     this.button.hidden = !clips;
     this.button.setAttribute("aria-pressed", String(this.full));
     this.button.textContent = this.full ? "robust range" : "full range";
-    const parts = [{ text: this.chart.help }, notes.sampled && { text: notes.sampled }, ...notes].filter((part) => part?.text);
-    this.element.querySelector("[data-note]").replaceChildren(...parts.map(({ text, bad, clip }) => Object.assign(document.createElement("span"), { textContent: text, className: bad ? "bad" : clip ? "clip" : "" })));
+    const parts = [{ text: this.chart.help }, ...notes].filter(({ text }) => text);
+    inside(this.element, "[data-note]").replaceChildren(...parts.map((/** @type {import("../types").Note} */ { text, bad, clip }) => made("span", text, bad ? "bad" : clip ? "clip" : "")));
   }
 
   #table() {
-    if (!this.element.querySelector("details").open) return;
-    const rows = this.shared.groups().flatMap((group) => group.runs.map((run) => [group.name, run, this.shared.store.get(run.id, this.chart.series)])).filter(([, , points]) => points?.steps.length);
+    if (!this.details.open) return;
     const table = document.createElement("table");
     const head = table.createTHead().insertRow();
-    for (const label of ["Recipe", "Run", "Points", "Last step", "Last", "Lowest", "Highest"]) head.append(Object.assign(document.createElement("th"), { textContent: label, scope: "col" }));
+    for (const label of ["Recipe", "Run", "Points", "Last step", "Last", "Lowest", "Highest"]) head.append(Object.assign(made("th", label), { scope: "col" }));
     const body = table.createTBody();
-    for (const [name, run, points] of rows) {
-      const finite = points.values.filter(Number.isFinite);
-      const cells = [name, run.label, points.stored, points.steps.at(-1), written(points.values.at(-1)), written(finite.length ? finite.reduce((a, b) => Math.min(a, b)) : undefined), written(finite.length ? finite.reduce((a, b) => Math.max(a, b)) : undefined)];
-      const row = body.insertRow();
-      for (const text of cells) row.insertCell().textContent = text;
+    for (const group of this.shared.groups()) {
+      for (const run of group.runs) {
+        const points = this.shared.store.get(run.id, this.chart.series);
+        if (!points?.steps.length) continue;
+        const finite = points.values.filter(Number.isFinite);
+        const [low, high] = finite.length ? [finite.reduce((a, b) => Math.min(a, b)), finite.reduce((a, b) => Math.max(a, b))] : [];
+        const row = body.insertRow();
+        for (const text of [group.name, run.label, points.stored, points.steps.at(-1), written(points.values.at(-1)), written(low), written(high)]) row.insertCell().textContent = String(text);
+      }
     }
-    this.element.querySelector("[data-table]").replaceChildren(table);
+    inside(this.element, "[data-table]").replaceChildren(table);
   }
 }

@@ -1,9 +1,12 @@
 /** Live updates: one event stream with its indicator, paused while the page is hidden; and regions swapped in place. */
 
-/** The server's data of this page. */
-export const pageData = () => JSON.parse(document.getElementById("page-data").textContent);
+/** The server's data of this page. @returns {import("../types").PageData} */
+export const pageData = () => JSON.parse(document.getElementById("page-data")?.textContent ?? "{}");
 
-/** What the indicator says. Pure. */
+/**
+ * What the indicator says: its text and its state. Pure.
+ * @param {{open: boolean, done: boolean, hidden: boolean, silentFor: number}} now
+ */
 export function liveText({ open, done, hidden, silentFor }) {
   if (done) return ["complete", "done"];
   if (hidden) return ["paused", "paused"];
@@ -18,7 +21,15 @@ export class Live {
    * @param {{place?: string, onOpen?: () => void, done?: boolean}} options done: nothing more will ever come
    */
   constructor(url, handlers, { place = "", onOpen = () => {}, done = false } = {}) {
-    Object.assign(this, { url, handlers, place, onOpen, done, source: null, heardAt: Date.now() });
+    this.url = url;
+    this.handlers = handlers;
+    this.place = place;
+    this.onOpen = onOpen;
+    this.done = done;
+    this.heardAt = Date.now();
+    /** @type {EventSource | null} */
+    this.source = null;
+    /** @type {HTMLElement | null} */
     this.indicator = document.querySelector("[data-live]");
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#close() : this.#open()));
     this.#open();
@@ -76,7 +87,11 @@ export class Live {
 
 let refreshing = false, again = false;
 
-/** Fetch this page again and swap every `data-region` that changed; focus and open details stay as they are. */
+/**
+ * Fetch this page again and swap every `data-region` that changed; focus and open details stay as they are.
+ * @param {(fresh: Document) => void} onSwap
+ * @returns {Promise<void>}
+ */
 export async function refreshRegions(onSwap = () => {}) {
   if (refreshing) return void (again = true);
   refreshing = true;
@@ -84,7 +99,7 @@ export async function refreshRegions(onSwap = () => {}) {
     const response = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (!response.ok || response.redirected) return;
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-    for (const held of document.querySelectorAll("[data-region]")) {
+    for (const held of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-region]"))) {
       const region = fresh.querySelector(`[data-region="${held.dataset.region}"]`);
       if (!region || region.innerHTML === held.innerHTML || held.contains(document.activeElement)) continue;
       const open = [...held.querySelectorAll("details")].map((details) => details.open);
@@ -103,9 +118,11 @@ export async function refreshRegions(onSwap = () => {}) {
   }
 }
 
-/** Run `work` at most once in `interval` ms, the last call always included. */
+/** Run `work` at most once in `interval` ms, the last call always included. @param {() => void} work @param {number} interval */
 export function throttled(work, interval) {
-  let timer = null, last = 0;
+  /** @type {ReturnType<typeof setTimeout> | null} */
+  let timer = null;
+  let last = 0;
   return () => {
     if (timer) return;
     timer = setTimeout(() => {

@@ -1,9 +1,13 @@
 /**
  * The points of many runs in memory. Pure: no DOM, no network.
- * @typedef {{steps: number[], values: number[], attempt: number, stored: number, kind: string, binWidth: number}} Points
+ * @typedef {import("../types").Points} Points
+ * @typedef {import("../types").Window} Window
  */
 
-/** Figures travel as JSON, where NaN and infinities are spelled out; `Number` reads the names back. */
+/**
+ * Figures travel as JSON, where NaN and infinities are spelled out; `Number` reads the names back.
+ * @param {(number | string | null)[]} values
+ */
 export const toNumbers = (values) => values.map((value) => (value === null ? NaN : Number(value)));
 
 export class PointStore {
@@ -14,62 +18,60 @@ export class PointStore {
     this.runs = new Map();
   }
 
-  /** @returns {Points | undefined} */
+  /** @param {number} run @param {string} name */
   get(run, name) {
     return this.runs.get(run)?.get(name);
   }
 
-  /** The highest step that any series of the run has; -1 when there is none. */
-  lastStep(run) {
-    let last = -1;
-    for (const { steps } of this.runs.get(run)?.values() ?? []) last = Math.max(last, steps.at(-1) ?? -1);
-    return last;
+  /** @param {number} run @param {string} name @param {Points} points */
+  put(run, name, points) {
+    const held = this.runs.get(run) ?? new Map();
+    this.runs.set(run, held.set(name, points));
   }
 
-  /** Replace a series by a window as the server gave it. */
+  /**
+   * Replace a series by a window as the server gave it.
+   * @param {number} run @param {string} name @param {Window} window @param {number} attempt
+   */
   load(run, name, { steps, values, kind = "exact", num_stored: stored = steps.length, bin_width: binWidth = null }, attempt = 0) {
-    this.#put(run, name, { steps: [...steps], values: toNumbers(values), attempt, stored, kind, binWidth: binWidth ?? 1 });
+    this.put(run, name, { steps: [...steps], values: toNumbers(values), attempt, stored, kind, binWidth: binWidth ?? 1 });
   }
 
   /**
    * Add new points of an attempt. Steps already held are dropped, except that a newer attempt replaces them: it wins.
+   * @param {number} run @param {string} name @param {Window} window @param {number} attempt
    * @returns {boolean} whether anything changed
    */
   append(run, name, { steps, values }, attempt = 0) {
     if (!steps.length) return false;
     const held = this.get(run, name) ?? { steps: [], values: [], attempt, stored: 0, kind: "exact", binWidth: 1 };
     if (attempt < held.attempt) return false;
-    if (attempt > held.attempt && held.attempt > 0) {
-      const keep = held.steps.findIndex((step) => step >= steps[0]);
-      if (keep >= 0) {
-        held.stored -= held.steps.length - keep;
-        held.steps.length = held.values.length = keep;
-      }
-    }
+    if (attempt > held.attempt) cut(held, steps[0]);
     held.attempt = attempt;
     const last = held.steps.at(-1) ?? -Infinity;
     const numbers = toNumbers(values);
-    let added = 0;
+    const before = held.steps.length;
     steps.forEach((step, index) => {
-      if (step <= last) return;
-      held.steps.push(step);
-      held.values.push(numbers[index]);
-      added += 1;
+      if (step > last) held.steps.push(step), held.values.push(numbers[index]);
     });
+    const added = held.steps.length - before;
     held.stored += added;
-    this.#put(run, name, held.steps.length > 2 * this.limit ? thin(held, this.limit) : held);
+    this.put(run, name, held.steps.length > 2 * this.limit ? thin(held, this.limit) : held);
     return added > 0;
   }
+}
 
-  #put(run, name, points) {
-    if (!this.runs.has(run)) this.runs.set(run, new Map());
-    this.runs.get(run).set(name, points);
-  }
+/** Forget the points from a step on: a newer attempt writes them again. @param {Points} points @param {number} step */
+function cut(points, step) {
+  const keep = points.steps.findIndex((held) => held >= step);
+  if (keep < 0) return;
+  points.stored -= points.steps.length - keep;
+  points.steps.length = points.values.length = keep;
 }
 
 /**
  * Fewer points: of each bin the first, last, lowest, highest and every kind of non-finite value stay.
- * @param {Points} points
+ * @param {Points} points @param {number} limit
  * @returns {Points}
  */
 export function thin(points, limit) {
@@ -87,12 +89,15 @@ export function thin(points, limit) {
     start = end;
   }
   const order = [...kept].sort((a, b) => a - b);
-  return { ...points, steps: order.map((i) => points.steps[i]), values: order.map((i) => points.values[i]), kind: "binned", binWidth: Math.max(width, points.binWidth) };
+  const binWidth = Math.max(width, points.binWidth);
+  return { ...points, steps: order.map((i) => points.steps[i]), values: order.map((i) => points.values[i]), kind: "binned", binWidth };
 }
 
+/** @param {number[]} values @param {number} start @param {number} end @returns {number[]} */
 function extremes(values, start, end) {
   const found = [start, end - 1];
   let low = -1, high = -1;
+  /** @type {Map<string, number>} */
   const special = new Map();
   for (let index = start; index < end; index += 1) {
     const value = values[index];

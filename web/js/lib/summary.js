@@ -1,12 +1,16 @@
-/** Figures over the points of several runs: means, bands, robust ranges, non-finite values. Pure. */
+/**
+ * Figures over the points of several runs: means, bands, robust ranges, non-finite values. Pure.
+ * @typedef {import("../types").Points} Points
+ */
 
 /**
  * Mean, lowest and highest over runs, at steps where every run has a value. Thinned runs are averaged by bin, so that
  * curves of different sampling stay comparable; a bin in which any run is not finite is a gap, never a mean of the rest.
- * @param {import("./points.js").Points[]} runs
+ * @param {Points[]} runs
  */
 export function across(runs) {
   const width = Math.max(...runs.map((run) => (run.kind === "binned" ? run.binWidth : 1)));
+  /** @type {Map<number, {step: number, sums: number[], counts: number[]}>} */
   const bins = new Map();
   runs.forEach((run, index) => {
     run.steps.forEach((step, at) => {
@@ -18,6 +22,7 @@ export function across(runs) {
       bins.set(key, bin);
     });
   });
+  /** @type {{steps: number[], mean: (number | null)[], low: (number | null)[], high: (number | null)[]}} */
   const result = { steps: [], mean: [], low: [], high: [] };
   for (const [, bin] of [...bins].sort((a, b) => a[0] - b[0])) {
     if (bin.counts.some((count) => count === 0)) continue;
@@ -31,7 +36,7 @@ export function across(runs) {
   return result;
 }
 
-/** The quantile of sorted numbers, linearly interpolated. */
+/** The quantile of sorted numbers, linearly interpolated. @param {number[]} sorted @param {number} q */
 export function quantile(sorted, q) {
   const at = (sorted.length - 1) * q;
   const low = Math.floor(at);
@@ -40,8 +45,9 @@ export function quantile(sorted, q) {
 
 /**
  * The axis range that shows the bulk of the values: one spike does not flatten every curve.
- * @param {number[]} values finite or not @param {{log?: boolean, zero?: boolean}} axis
- * @returns {{range: [number, number], full: [number, number], clips: boolean} | null} in axis units (log10 on log axes)
+ * @param {number[]} values finite or not
+ * @param {{log?: boolean, zero?: boolean}} axis
+ * @returns {{range: [number, number], full: [number, number], clips: boolean} | null} in axis units, log10 on log axes
  */
 export function robustRange(values, { log = false, zero = false } = {}) {
   const usable = values.filter((value) => Number.isFinite(value) && (!log || value > 0)).map((value) => (log ? Math.log10(value) : value));
@@ -59,30 +65,41 @@ export function robustRange(values, { log = false, zero = false } = {}) {
   return { range: padded(low, high, zero && !log), full: padded(min, max, zero && !log), clips };
 }
 
+/** @param {number} low @param {number} high @param {boolean} zero @returns {[number, number]} */
 function padded(low, high, zero) {
   const pad = (high - low) * 0.06 || Math.abs(high) * 0.05 || 0.5;
   return [zero && low >= 0 ? 0 : low - pad, high + pad];
 }
 
-/** Which values of a series are not finite: how many of each kind, and the first step. */
+/** @typedef {{nan: number, up: number, down: number, first: number | null}} NonFinite */
+
+/** Which values of a series are not finite: how many of each kind, and the first step. @param {Points} points */
 export function nonFinite({ steps, values }) {
+  /** @type {NonFinite} */
   const found = { nan: 0, up: 0, down: 0, first: null };
   values.forEach((value, index) => {
     if (Number.isFinite(value)) return;
-    if (Number.isNaN(value)) found.nan += 1;
-    else if (value > 0) found.up += 1;
-    else found.down += 1;
+    found[kindOf(value)] += 1;
     found.first ??= steps[index];
   });
   return found;
 }
 
-/** Stretches of consecutive values that are not finite: `[kind, first step, last step]`. */
+/** @param {number} value one that is not finite @returns {"nan" | "up" | "down"} */
+const kindOf = (value) => (Number.isNaN(value) ? "nan" : value > 0 ? "up" : "down");
+
+/**
+ * Stretches of consecutive values that are not finite: kind, first step, last step.
+ * @param {Points} points
+ * @returns {["nan" | "up" | "down", number, number][]}
+ */
 export function stretches({ steps, values }) {
+  /** @type {["nan" | "up" | "down", number, number][]} */
   const found = [];
+  /** @type {["nan" | "up" | "down", number, number] | null} */
   let open = null;
   values.forEach((value, index) => {
-    const kind = Number.isFinite(value) ? null : Number.isNaN(value) ? "nan" : value > 0 ? "up" : "down";
+    const kind = Number.isFinite(value) ? null : kindOf(value);
     if (open && open[0] === kind) open[2] = steps[index];
     else if (kind) found.push((open = [kind, steps[index], steps[index]]));
     if (!kind) open = null;
@@ -90,18 +107,18 @@ export function stretches({ steps, values }) {
   return found;
 }
 
-/** "NaN since 700" for people. */
+/** "NaN since step 700" for people. @param {NonFinite} found */
 export function nonFiniteText({ nan, up, down, first }) {
   const kinds = [nan && "NaN", up && "+∞", down && "−∞"].filter(Boolean);
   return kinds.length ? `${kinds.join(", ")} since step ${first}` : "";
 }
 
-/** Ticks of a log axis over a range in log10: 1, 2, 5 of each decade, or whole decades when there are many. */
+/** Ticks of a log axis over a range in log10: 1, 2, 5 of each decade, or whole decades. @param {[number, number]} range */
 export function decadeTicks([low, high]) {
   return high - low <= 2.2 ? { dtick: "D2" } : { dtick: Math.max(1, Math.round((high - low) / 6)) };
 }
 
-/** Ticks at powers of two for a range in log10, at most about six of them. */
+/** Ticks at powers of two for a range in log10, at most about six of them. @param {[number, number]} range */
 export function powerTicks([low, high]) {
   const [first, last] = [Math.ceil(low / Math.log10(2)), Math.floor(high / Math.log10(2))];
   const step = Math.max(1, Math.ceil((last - first + 1) / 6));

@@ -1,4 +1,6 @@
 /** The account page: a fresh secret is selected, ready to copy. */
 
 const secret = document.getElementById("secret");
-if (secret) getSelection().selectAllChildren(secret);
+if (secret) getSelection()?.selectAllChildren(secret);
+
+export {};

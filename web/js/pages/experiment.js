@@ -6,13 +6,14 @@ import { PointStore } from "../lib/points.js";
 
 const data = pageData();
 const store = new PointStore(data.max_points);
+/** @type {Map<number, Set<number>>} */
 const skips = new Map(Object.entries(data.skips).map(([run, steps]) => [Number(run), new Set(steps)]));
 const names = [...new Set(data.charts.flatMap((chart) => chart.names))];
 const view = new URLSearchParams(location.search);
 const hidden = new Set(view.getAll("hide"));
 
 const shared = { data, store, skips, groups: () => data.groups.filter((group) => !hidden.has(group.name)), onView: rememberView };
-const charts = data.charts.map((chart) => new ChartView(document.querySelector(`[data-chart="${chart.id}"]`), chart, shared));
+const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 for (const chart of charts) chart.full = view.getAll("full").includes(chart.chart.id);
 const redraw = throttled(() => charts.forEach((chart) => chart.draw()), 1000);
 const drawNow = () => charts.forEach((chart) => chart.draw());
@@ -24,10 +25,11 @@ function rememberView() {
 }
 
 function wireLegend() {
-  for (const button of document.querySelectorAll("[data-legend] [data-recipe]")) {
-    const show = () => button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.recipe)));
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-legend] [data-recipe]"))) {
+    const name = button.dataset.recipe ?? "";
+    const show = () => button.setAttribute("aria-pressed", String(!hidden.has(name)));
     button.addEventListener("click", () => {
-      if (!hidden.delete(button.dataset.recipe)) hidden.add(button.dataset.recipe);
+      if (!hidden.delete(name)) hidden.add(name);
       show();
       rememberView();
       drawNow();
@@ -37,29 +39,31 @@ function wireLegend() {
 }
 
 function wireFolds() {
-  for (const button of document.querySelectorAll("[data-fold]")) {
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-fold]"))) {
     button.hidden = false;
     button.onclick = () => {
       const open = button.getAttribute("aria-expanded") !== "true";
       button.setAttribute("aria-expanded", String(open));
-      for (const row of button.closest("tbody").querySelectorAll(".member")) row.hidden = !open;
+      for (const row of /** @type {NodeListOf<HTMLElement>} */ (button.closest("tbody")?.querySelectorAll(".member"))) row.hidden = !open;
     };
   }
 }
 
+/** @param {number} run @param {import("../types").Window} window */
 function noteSkips(run, { steps, values }) {
-  if (!skips.has(run)) skips.set(run, new Set());
-  steps.forEach((step, index) => Number(values[index]) > 0 && skips.get(run).add(step));
+  const known = skips.get(run) ?? new Set();
+  skips.set(run, known);
+  steps.forEach((step, index) => Number(values[index]) > 0 && known.add(step));
 }
 
 /** The points as they are stored now; the stream goes on from there. */
 async function load() {
-  const query = new URLSearchParams({ names: names.join(","), max_points: data.max_points });
+  const query = new URLSearchParams({ names: names.join(","), max_points: String(data.max_points) });
   const response = await fetch(`/api/v1/experiments/${data.id}/series?${query}`);
   if (!response.ok) throw new Error(`the series could not be read: ${response.status}`);
   const { runs, cursor } = await response.json();
   for (const { run_id: run, attempt, series } of runs) {
-    for (const [name, points] of Object.entries(series)) store.load(run, name, points, attempt);
+    for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.load(run, name, points, attempt);
   }
   drawNow();
   return cursor;
@@ -67,10 +71,11 @@ async function load() {
 
 const swap = throttled(() => refreshRegions(wireFolds), 1500);
 
+/** @param {string} place */
 function follow(place) {
   const live = new Live(`/api/v1/experiments/${data.id}/stream?${new URLSearchParams({ series: names.join(",") })}`, {
     points({ run_id: run, attempt, series }) {
-      for (const [name, points] of Object.entries(series)) {
+      for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) {
         store.append(run, name, points, attempt);
         if (name === "amp/skipped") noteSkips(run, points);
       }

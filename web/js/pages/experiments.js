@@ -2,7 +2,7 @@
 
 import { Live, refreshRegions, throttled } from "../lib/live.js";
 
-const form = document.querySelector("[data-filter]");
+const form = /** @type {HTMLFormElement} */ (document.querySelector("[data-filter]"));
 for (const select of form.querySelectorAll("select")) select.addEventListener("change", () => form.requestSubmit());
 form.addEventListener("formdata", ({ formData }) => {
   for (const [name, value] of [...formData]) if (!value) formData.delete(name);

@@ -2,15 +2,17 @@
 
 import { throttled } from "../lib/live.js";
 
+/** @type {HTMLFormElement | null} */
 const form = document.querySelector("[data-new]");
 let asked = 0;
 
-async function preview() {
+/** @param {HTMLFormElement} filled */
+async function preview(filled) {
   const ticket = ++asked;
-  const response = await fetch("/experiments/preview", { method: "POST", body: new URLSearchParams(new FormData(form)) });
+  const response = await fetch("/experiments/preview", { method: "POST", body: new FormData(filled) });
   if (!response.ok || ticket !== asked) return;
   const told = await response.json();
-  for (const place of form.querySelectorAll("[data-preview]")) place.textContent = told[place.dataset.preview] ?? "";
+  for (const place of /** @type {NodeListOf<HTMLElement>} */ (filled.querySelectorAll("[data-preview]"))) place.textContent = told[place.dataset.preview ?? ""] ?? "";
 }
 
-if (form) form.addEventListener("input", throttled(preview, 300));
+if (form) form.addEventListener("input", throttled(() => preview(form), 300));

@@ -6,17 +6,22 @@ import { PointStore } from "../lib/points.js";
 
 const data = pageData();
 const store = new PointStore(data.max_points);
-const skips = new Map([[data.id, new Set(data.skips)]]);
+/** @type {Set<number>} */
+const skipped = new Set(data.skips);
 const names = [...new Set(data.charts.flatMap((chart) => chart.names))];
-const log = document.querySelector("[data-log]");
+const log = /** @type {HTMLElement} */ (document.querySelector("[data-log]"));
 
-const shared = { data, store, skips, groups: () => data.groups, onZoom };
-const charts = data.charts.map((chart) => new ChartView(document.querySelector(`[data-chart="${chart.id}"]`), chart, shared));
+const shared = { data, store, skips: new Map([[data.id, skipped]]), groups: () => data.groups, onZoom };
+const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 const drawNow = () => charts.forEach((chart) => chart.draw());
 const redraw = throttled(drawNow, 1000);
 const swap = throttled(() => refreshRegions(), 1500);
 
-const seriesUrl = (name, query) => `/api/v1/runs/${data.id}/series/${name.split("/").map(encodeURIComponent).join("/")}?${new URLSearchParams(query)}`;
+/** @param {string} name @param {Record<string, number>} query */
+function seriesUrl(name, query) {
+  const numbers = Object.entries(query).map(([key, value]) => [key, String(value)]);
+  return `/api/v1/runs/${data.id}/series/${name.split("/").map(encodeURIComponent).join("/")}?${new URLSearchParams(numbers)}`;
+}
 
 async function load() {
   await Promise.all(names.map(async (name) => {
@@ -26,11 +31,14 @@ async function load() {
   drawNow();
 }
 
-/** A zoomed window of a thinned series shows every stored point of the window, as far as it fits. */
+/**
+ * A zoomed window of a thinned series shows every stored point of the window, as far as it fits.
+ * @param {ChartView} chart @param {Record<string, any>} change
+ */
 async function onZoom(chart, change) {
   const held = store.get(data.id, chart.chart.series);
   if (change["xaxis.autorange"] && chart.overview) {
-    store.runs.get(data.id).set(chart.chart.series, chart.overview);
+    store.put(data.id, chart.chart.series, chart.overview);
     chart.overview = null;
     return void chart.draw();
   }
@@ -38,31 +46,36 @@ async function onZoom(chart, change) {
   if (from === undefined || !(held?.kind === "binned" || chart.overview)) return;
   const response = await fetch(seriesUrl(chart.chart.series, { from: Math.max(0, Math.floor(from)), to: Math.ceil(to), max_points: 2 * data.max_points }));
   if (!response.ok) return;
-  chart.overview ??= held;
+  chart.overview ??= held ?? null;
   store.load(data.id, chart.chart.series, await response.json(), data.attempt);
   chart.draw();
 }
 
+/** @param {number} step */
 function showStep(step) {
-  const [text, bar] = [document.querySelector("[data-step]"), document.querySelector("[data-step-progress]")];
-  if (text) text.textContent = step;
+  const text = document.querySelector("[data-step]");
+  /** @type {HTMLProgressElement | null} */
+  const bar = document.querySelector("[data-step-progress]");
+  if (text) text.textContent = String(step);
   if (bar) bar.value = step;
 }
 
+/** @param {string} text */
 function addLog(text) {
   const following = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
   log.append(text);
-  if (log.textContent.length > 400_000) log.textContent = log.textContent.slice(-200_000);
+  if ((log.textContent ?? "").length > 400_000) log.textContent = (log.textContent ?? "").slice(-200_000);
   if (following) log.scrollTop = log.scrollHeight;
 }
 
 const live = new Live(`/api/v1/runs/${data.id}/stream`, {
   segment({ attempt, series }) {
-    for (const [name, points] of Object.entries(series)) {
+    const columns = /** @type {[string, import("../types").Window][]} */ (Object.entries(series));
+    for (const [name, points] of columns) {
       store.append(data.id, name, points, attempt);
-      if (name === "amp/skipped") points.steps.forEach((step, index) => Number(points.values[index]) > 0 && skips.get(data.id).add(step));
+      if (name === "amp/skipped") points.steps.forEach((step, index) => Number(points.values[index]) > 0 && skipped.add(step));
     }
-    showStep(Math.max(...Object.values(series).map(({ steps }) => steps.at(-1) ?? 0)));
+    showStep(Math.max(...columns.map(([, { steps }]) => steps.at(-1) ?? 0)));
     redraw();
   },
   event: () => swap(),

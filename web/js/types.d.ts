@@ -1,0 +1,89 @@
+/** What the server hands to the pages' scripts; see server/pages/figures.py and the page-data of each template. */
+
+export interface Chart {
+  id: string;
+  title: string;
+  series: string;
+  names: string[];
+  help: string;
+  log: boolean;
+  zero: boolean;
+  powers: boolean;
+  speed: boolean;
+  lane: string | null;
+  layout: Record<string, any>;
+}
+
+export interface LineStyle {
+  slot: string;
+  colour: { light: string; dark: string };
+  dash: string;
+  mean_width: number;
+  seed_width: number;
+  seed_opacity: number;
+  band_opacity: number;
+}
+
+export interface Group {
+  name: string;
+  style: LineStyle;
+  emulated: boolean;
+  baseline: boolean;
+  runs: { id: number; label: string }[];
+}
+
+export interface PageData {
+  id: number;
+  done: boolean;
+  waiting: boolean;
+  steps: number;
+  max_points: number;
+  plotly: string;
+  themes: Record<Theme, Record<string, string>>;
+  config: Record<string, unknown>;
+  charts: Chart[];
+  groups: Group[];
+  skips: any;
+  attempt: number;
+  place: string;
+}
+
+export type Theme = "light" | "dark";
+
+export interface Points {
+  steps: number[];
+  values: number[];
+  attempt: number;
+  stored: number;
+  kind: string;
+  binWidth: number;
+}
+
+/** Points as they travel: non-finite values by their names. */
+export interface Window {
+  steps: number[];
+  values: (number | string | null)[];
+  kind?: string;
+  num_stored?: number;
+  bin_width?: number | null;
+}
+
+export interface Note {
+  text: string;
+  bad?: boolean;
+  clip?: boolean;
+}
+
+export interface Drawing {
+  traces: Record<string, any>[];
+  range: [number, number] | null;
+  clips: boolean;
+  notes: Note[];
+  empty: boolean;
+}
+
+declare global {
+  interface Window {
+    Plotly: any;
+  }
+}
