@@ -45,10 +45,12 @@ def set_my_password(body: PasswordIn, principal: Viewer, database: DatabaseOf) -
     if principal.via != "session":
         raise Forbidden("a password is set from a signed-in browser, not with an API token: sign in first")
     current = body.current_password.get_secret_value() if body.current_password else ""
+    with database.read() as session:
+        _, stored = service.password_hash_of(session, principal.name)
+    if stored is not None and not password_matches(stored, current):
+        raise Forbidden("current_password is not the one that is set: an admin can make a sign-in link instead")
     with database.write() as session:
         user = service.get_user(session, principal.user_id)
-        if user.password_hash is not None and not password_matches(user.password_hash, current):
-            raise Forbidden("current_password is not the one that is set: an admin can make a sign-in link instead")
         service.set_password(session, user, body.password.get_secret_value(), principal.user_id)
 
 
