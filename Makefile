@@ -41,6 +41,10 @@ bench: $(STAMPS)/development  ## measure what the product promises about its own
 migrate: setup  ## bring the database of the current settings to the newest schema
 	$(BIN)/ampboard db upgrade
 
+migration: $(STAMPS)/development  ## draft a migration after a change of server/db/tables.py: make migration m="what it does"
+	AMPBOARD_DATA_DIR=.make/migration $(BIN)/python -m server.db.upgrade
+	AMPBOARD_DATA_DIR=.make/migration $(BIN)/alembic revision --autogenerate -m "$(m)"
+
 screenshots: $(STAMPS)/development browser  ## pictures of every page, light, dark and phone, into screenshots/
 	$(BIN)/python tests/browser/screenshots.py $(ARGS)
 
