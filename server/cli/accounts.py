@@ -74,7 +74,7 @@ def list_users() -> None:
             state = "disabled" if person.disabled_at else "active"
             has_password = "yes" if person.password_hash else "no"
             rows.add_row(person.name, person.role, has_password, state, f"{person.created_at:%Y-%m-%d}")
-    out().print(rows)
+    out().print(rows, soft_wrap=False)
 
 
 @user.command("link")
@@ -146,7 +146,7 @@ def list_tokens() -> None:
             last_used = f"{found.last_used_at:%Y-%m-%d %H:%M}" if found.last_used_at else "never"
             state = "revoked" if found.revoked_at else "active"
             rows.add_row(str(found.id), found.user.name, found.name, found.role, f"{found.prefix}…", state, last_used)
-    out().print(rows)
+    out().print(rows, soft_wrap=False)
 
 
 @token.command("revoke")

@@ -39,7 +39,8 @@ def demo(
     data_dir: DataDir = None,
     no_browser: NoBrowser = False,
     leave: Annotated[
-        bool, typer.Option("--exit", help="Stop when done; the exit status is 0 when every recipe got its verdict.")
+        bool,
+        typer.Option("--exit", help="Stop when done; the exit status is 0 when every run completed and was judged."),
     ] = False,
     steps: Annotated[int | None, typer.Option(min=1, help="Another number of steps than the demo's 150.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Another number of seeds than the demo's 5.")] = None,
@@ -66,7 +67,7 @@ def _changes(steps: int | None, seeds: int | None) -> Json:
 
 
 def run_demo(client: Client, submission: Json) -> bool:
-    """Submit, follow, print. Whether every recipe got a verdict."""
+    """Submit, follow, print. Whether every run completed and every recipe got its verdict."""
     experiment = client.post("/api/v1/experiments", submission)
     url = f"{client.url}/experiments/{experiment['id']}"
     out().print(
@@ -75,4 +76,5 @@ def run_demo(client: Client, submission: Json) -> bool:
     )
     comparison = follow_to_verdict(client, experiment["id"])
     out().print(f"  note: {CONSTRUCTED}", style="dim", soft_wrap=True)
-    return all(recipe["verdict"] for recipe in comparison["recipes"])
+    progress = client.get(f"/api/v1/experiments/{experiment['id']}")["progress"]
+    return progress["completed"] == progress["total"] and all(recipe["verdict"] for recipe in comparison["recipes"])

@@ -91,6 +91,6 @@ def workloads(as_json: AsJson = False) -> None:
 
 def _print(rows: object, page: Json, when_empty: str) -> None:
     if page["items"]:
-        out().print(rows)
+        out().print(rows, soft_wrap=False)
     else:
         typer.echo(when_empty)

@@ -1,4 +1,4 @@
-"""Where the command line writes: rich output on a terminal, plain lines of full width elsewhere."""
+"""Where the command line writes: rich output on a terminal, plain unbroken lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLAIN_WIDTH = 200
 def _console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, highlight=False, soft_wrap=False)
     if not console.is_terminal:
-        console = Console(stderr=stderr, highlight=False, width=PLAIN_WIDTH, color_system=None)
+        console = Console(stderr=stderr, highlight=False, width=PLAIN_WIDTH, color_system=None, soft_wrap=True)
     return console
 
 

@@ -50,7 +50,7 @@ def _print_table(console: Console, comparison: Json) -> None:
             ratio((recipe.get("gain") or {}).get("memory"), "saved_for_backward_ratio"),
             str(recipe.get("numerics") or ""),
         )
-    console.print(rows)
+    console.print(rows, soft_wrap=False)
     console.print(f"  margin fixed at submission: {escape(str(primary['margin_text']))}", style="dim")
 
 
