@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from server.db.errors import StoreUnavailable, translate
+from server.db.errors import StoreError, StoreUnavailable, translate
 
 BUSY_TIMEOUT_MS = 10_000
 JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
@@ -31,13 +30,15 @@ class Database:
     followed by a write cannot fail halfway. PostgreSQL readers are REPEATABLE READ, writers READ COMMITTED.
 
     Raises:
+        StoreError: for a URL that is not one of SQLite or PostgreSQL.
         StoreUnavailable, StoreFull: from `read` and `write`, for faults that a later try may not meet again.
     """
 
     def __init__(self, url: str) -> None:
-        self.url = url
-        self.is_sqlite = make_url(url).get_backend_name() == "sqlite"
-        self.engine = _sqlite_engine(url) if self.is_sqlite else _server_engine(url)
+        parsed = _parse(url)
+        self.url = parsed.render_as_string(hide_password=False)
+        self.is_sqlite = parsed.get_backend_name() == "sqlite"
+        self.engine = _sqlite_engine(parsed) if self.is_sqlite else _server_engine(parsed)
         reading: dict[str, Any] = {"ampboard_write": False}
         if not self.is_sqlite:
             reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -76,14 +77,38 @@ def _translated() -> Iterator[None]:
         raise StoreUnavailable(f"every database connection is in use ({error.args[0]}): try again") from error
 
 
-def _server_engine(url: str) -> Engine:
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        # The text may hold a password, so it is not repeated.
+        raise StoreError(
+            "AMPBOARD_DATABASE_URL is no URL: write postgresql+psycopg://user:password@host/name"
+        ) from None
+    if parsed.drivername in ("postgres", "postgresql"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise StoreError(
+            f"AMPBOARD_DATABASE_URL begins with {parsed.drivername}://, which is not supported: use "
+            "postgresql+psycopg://…, or leave it unset for a SQLite file"
+        )
+    return parsed
+
+
+def _server_engine(url: URL) -> Engine:
     return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=10, pool_timeout=15)
 
 
-def _sqlite_engine(url: str) -> Engine:
-    path = make_url(url).database
-    if path and path != ":memory:":
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+def _sqlite_engine(url: URL) -> Engine:
+    if url.database and url.database != ":memory:":
+        folder = Path(url.database).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the folder {folder} of the database cannot be made ({error.strerror}): "
+                "choose another AMPBOARD_DATA_DIR"
+            ) from error
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}, pool_size=16, max_overflow=48)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.engine import make_url
 
 from server.db.engine import Database
-from server.db.errors import SchemaError, StoreError
+from server.db.errors import SchemaError, StoreError, StoreUnavailable
 from server.settings import Settings
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"  # beside server/, in a checkout and when installed
@@ -113,13 +113,24 @@ def _upgrade_embedded(database: Database) -> None:
 
 
 def back_up(sqlite_url: str, version: str) -> Path:
-    """Copy a live SQLite file to ``NAME.before-VERSION.sqlite3`` beside it, and return the copy's path."""
+    """Copy a live SQLite file to ``NAME.before-VERSION.sqlite3`` beside it, and return the copy's path.
+
+    Raises:
+        StoreUnavailable: when there is no room for the copy; no half of one is left.
+    """
     path = Path(make_url(sqlite_url).database or "")
     copy = path.with_name(f"{path.stem}.before-{version}.sqlite3")
     partial = copy.with_suffix(".partial")
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as target:
-        source.backup(target)
-    partial.replace(copy)
+    try:
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as target:
+            source.backup(target)
+        partial.replace(copy)
+    except (sqlite3.Error, OSError) as error:
+        partial.unlink(missing_ok=True)
+        raise StoreUnavailable(
+            f"the database could not be copied to {copy} before its upgrade ({error}): free some space and try again; "
+            "nothing was changed"
+        ) from error
     return copy
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from server.db.engine import Database
-from server.db.errors import StoreFull, StoreUnavailable
+from server.db.errors import StoreError, StoreFull, StoreUnavailable
 from server.db.tables import Audit, Project
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
@@ -136,6 +136,32 @@ def test_a_server_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
     database = Database(f"postgresql+psycopg://nobody@/none?host={tmp_path}")
     with pytest.raises(StoreUnavailable, match="cannot be reached"), database.write() as session:
         session.execute(text("SELECT 1"))
+    database.dispose()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match=r"file/data of the database cannot be made .*AMPBOARD_DATA_DIR"):
+        Database(f"sqlite:///{tmp_path / 'file' / 'data' / 'db.sqlite3'}")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("not a url with hunter2", "is no URL: write postgresql"),
+        ("mysql://root:hunter2@host/name", "begins with mysql://, which is not supported: use postgresql"),
+    ],
+)
+def test_other_databases_are_refused_without_repeating_the_password(url: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message) as caught:
+        Database(url)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_the_usual_spellings_of_a_postgres_url_work(scheme: str) -> None:
+    database = Database(f"{scheme}://user:secret@localhost/name")
+    assert database.url == "postgresql+psycopg://user:secret@localhost/name"
     database.dispose()
 
 

@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 import numpy as np
-from histories import add_run, change_run, segment
+import pytest
+from histories import add_experiment, add_run, change_run, segment
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amp_core import events
 from server.db.engine import Database
+from server.metrics import points as points_module
 from server.metrics.codec import Points
 from server.metrics.downsample import MIN_POINTS
 from server.metrics.points import newest_attempt_wins
@@ -135,3 +137,29 @@ def test_merging_sorts_by_step_and_keeps_repeats_in_order() -> None:
     merged = newest_attempt_wins([(1, points([1, 2, 3, 3], 1.0)), (2, points([3, 4, 2, 3], 2.0))])
     assert merged.steps.tolist() == [1, 2, 3, 3, 4]
     assert merged.values.tolist() == [1.0, 2.2, 2.0, 2.3, 2.1]
+
+
+def test_a_zoom_decodes_only_the_segments_it_needs(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = add_run(database)
+    write(database, run_id, [segment(n, {"a": (list(range(10 * n, 10 * n + 10)), [0.0] * 10)}) for n in range(200)])
+    decoded: list[bytes] = []
+    real = points_module.unpack
+    monkeypatch.setattr(points_module, "unpack", lambda payload, names: decoded.append(payload) or real(payload, names))
+    with database.read() as session:
+        assert window(session, run_id, "a", 995, 1014).points.steps.tolist() == list(range(995, 1015))
+        assert len(decoded) == 3
+        decoded.clear()
+        assert len(windows(session, [run_id], ["a"], after={run_id: 1989})[run_id]["a"].points) == 10
+        assert len(decoded) == 1
+
+
+def test_hundreds_of_runs_are_read_at_once(database: Database) -> None:
+    experiment_id = add_experiment(database)
+    run_ids = [add_run(database, experiment_id) for _ in range(230)]
+    for run_id in run_ids:
+        write(database, run_id, [segment(1, {"a": ([1, 2], [1.0, float(run_id)])})])
+    with database.read() as session:
+        found = windows(session, run_ids, ["a"], after=dict.fromkeys(run_ids, 1))
+    assert {run_id: by_name["a"].points.values.tolist() for run_id, by_name in found.items()} == {
+        run_id: [float(run_id)] for run_id in run_ids
+    }

@@ -17,7 +17,7 @@ from sqlalchemy import inspect, text
 
 from server.db import upgrade as upgrade_module
 from server.db.engine import Database
-from server.db.errors import SchemaError
+from server.db.errors import SchemaError, StoreUnavailable
 from server.db.tables import Base
 from server.db.upgrade import back_up, check, expected_version, open_database, upgrade
 from server.settings import Settings
@@ -175,6 +175,15 @@ def test_a_backup_is_whole_while_the_database_is_in_use(database: Database) -> N
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("SELECT name FROM projects").fetchall() == [("a",)]
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_no_room_for_the_copy_changes_nothing(database: Database) -> None:
+    target = Path(database.url.removeprefix("sqlite:///")).with_name("ampboard.before-x.sqlite3")
+    target.mkdir()
+    (target / "in the way").touch()
+    with pytest.raises(StoreUnavailable, match=r"could not be copied to .*before its upgrade.*nothing was changed"):
+        back_up(database.url, "x")
+    assert not list(target.parent.glob("*.partial"))
 
 
 def test_the_module_upgrades_the_database_of_the_settings(tmp_path: Path) -> None:
