@@ -38,6 +38,12 @@ class TinyLine(Workload):
 '''
 
 
+def first_code_block(document: Path) -> str:
+    block = re.search(r"^```python\n(.*?)^```", document.read_text(), re.S | re.M)
+    assert block
+    return block[1]
+
+
 class Up:
     """A running ``ampboard up``, and the command line against it."""
 
@@ -112,6 +118,7 @@ def gone(process: psutil.Process) -> bool:
 def workloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("workloads")
     (folder / "tiny_line.py").write_text(WORKLOAD)
+    (folder / "wine.py").write_text(first_code_block(ROOT / "README.md"))
     (folder / "broken.py").write_text("raise RuntimeError('on purpose')\n")
     return folder
 
@@ -159,6 +166,15 @@ def test_submit_watch_compare_and_lists_agree(up: Up) -> None:
     assert [run["state"] for run in runs] == ["completed"] * 6
     assert "bf16-mixed, seed 2" in up.run("runs", "--experiment", str(number)).stdout
     assert "by the command line" in up.run("experiments").stdout
+
+
+def test_the_workload_of_the_readme_reaches_its_verdict(up: Up) -> None:
+    assert first_code_block(ROOT / "README.md") == first_code_block(ROOT / "docs" / "workloads.md")
+    done = up.run(
+        "submit", "wine-classifier", "-r", "fp32", "-r", "bf16", "--seeds", "3", "-p", "width=32", "--steps", "60",
+        "--no-gain", "--no-control", "--wait",
+    )  # fmt: skip
+    assert re.search(r"bf16-mixed\s+(SAFE|INCONCLUSIVE)", done.stdout), done.stdout
 
 
 def test_a_refusal_names_value_rule_and_remedy(up: Up) -> None:
