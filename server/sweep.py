@@ -14,7 +14,7 @@ from collections.abc import Callable
 from server.broker.publish import ring
 from server.comparisons.service import judge_ended
 from server.db.engine import Database
-from server.queue.reap import reap, stale_queued
+from server.queue.reap import Reaper, stale_queued
 from server.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,7 @@ class Sweep:
         self.database = database
         self.settings = settings
         self.stop = threading.Event()
+        self._reaper = Reaper(database, patience_s=settings.lease_s)
         self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
 
     def start(self) -> None:
@@ -51,8 +52,8 @@ class Sweep:
             self.stop.wait(self.settings.sweep_s)
 
     def _requeue(self) -> None:
+        self._reaper.reap()
         with self.database.write() as session:
-            reap(session)
             num_waiting = stale_queued(session, self.settings.sweep_s)
         if num_waiting:
             ring(self.settings, num_waiting)

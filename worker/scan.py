@@ -14,7 +14,7 @@ from server.db.errors import StoreUnavailable
 from server.settings import Settings
 from worker.describe import Described, describe_files
 from worker.workload_files import Signature, source_hash, workload_files, workload_folders
-from worker.workload_rows import record_file
+from worker.workload_rows import described_before, record_file
 
 SCAN_S = 3.0
 
@@ -47,13 +47,19 @@ class Scanner:
         found = {path: signature for folder in self._folders for path, signature in workload_files(folder)}
         changed = [path for path, signature in found.items() if self._signatures.get(path) != signature]
         removed = [path for path in self._signatures if path not in found]
-        self._describe(changed)
+        self._describe([path for path in changed if not self._is_described(path)])
         for path in removed:
             del self._signatures[path]
         self._signatures |= {path: found[path] for path in changed}
         self._unrecorded += [path for path in [*changed, *removed] if path not in self._unrecorded]
         self._record()
         return len(changed)
+
+    def _is_described(self, path: Path) -> bool:
+        """Whether this version of the program has described this very file before; then nothing is imported."""
+        with self._database.read() as session:
+            self._known[path] = described_before(session, path, source_hash(path))
+        return bool(self._known[path])
 
     def _describe(self, paths: Sequence[Path]) -> None:
         described = describe_files(paths)

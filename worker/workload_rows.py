@@ -12,9 +12,11 @@ from sqlalchemy.orm import Session
 
 from server.db.tables import Experiment, Workload
 from server.queue.clock import store_now
+from server.version import VERSION
 from worker.describe import Described
 
 MAX_NAME_CHARS = 80
+DESCRIBED_BY = "described_by"  # key of a description: the version of the program that made it
 
 
 def record_file(session: Session, path: Path, versions: Sequence[Described], modified_at: datetime) -> None:
@@ -32,6 +34,19 @@ def record_file(session: Session, path: Path, versions: Sequence[Described], mod
     session.execute(update(Workload).where(*gone, Workload.error.is_(None)).values(error=remedy))
 
 
+def described_before(session: Session, path: Path, source_hash: str) -> list[Described]:
+    """What this version of the program found in this file earlier; empty if anything has changed or was broken."""
+    rows = session.scalars(
+        select(Workload).where(Workload.path == str(path), Workload.source_hash == source_hash)
+    ).all()
+    if any(row.error is not None or row.description.get(DESCRIBED_BY) != VERSION for row in rows):
+        return []
+    return [
+        Described(name=row.name, path=path, source_hash=source_hash, description=row.description, error=None)
+        for row in rows
+    ]
+
+
 def _record(session: Session, described: Described, modified_at: datetime) -> None:
     """Make or refresh the row of this version, and make it current if its file changed after the current one's.
 
@@ -39,13 +54,14 @@ def _record(session: Session, described: Described, modified_at: datetime) -> No
     file therefore does not take the place of a newer one from elsewhere.
     """
     now = store_now(session)
+    description = {**described.description, DESCRIBED_BY: VERSION}
     name = described.name[:MAX_NAME_CHARS]
     row = session.scalars(
         select(Workload).where(Workload.name == name, Workload.source_hash == described.source_hash)
     ).one_or_none()
     if row is None:
         row = Workload(name=name, source_hash=described.source_hash, path=str(described.path), first_seen_at=now,
-                       seen_at=now, description=described.description, error=described.error)  # fmt: skip
+                       seen_at=now, description=description, error=described.error)  # fmt: skip
         try:
             with session.begin_nested():
                 session.add(row)
@@ -55,7 +71,7 @@ def _record(session: Session, described: Described, modified_at: datetime) -> No
     newest = session.scalars(
         select(Workload).where(Workload.name == name).order_by(Workload.seen_at.desc(), Workload.id.desc()).limit(1)
     ).one()
-    row.description, row.error, row.path = described.description, described.error, str(described.path)
+    row.description, row.error, row.path = description, described.error, str(described.path)
     if newest.id != row.id and modified_at > newest.seen_at:
         row.seen_at = now
     session.flush()

@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.add_workload(TINY, "tiny")
         for stem, source in WORKLOADS.items():
             site.add_workload(source, stem)
-        site.start_worker(AMPBOARD_WARM_CHILDREN="false")
+        site.start_worker()
         yield site
 
 

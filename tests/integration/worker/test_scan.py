@@ -43,11 +43,29 @@ def test_the_list_follows_the_files(scanner: Scanner, any_database: Database, tm
     assert "exit code 7" in (names["dies"] or "")
     assert set(names) == {"tiny", "broken", "dies"}
     assert scanner.scan() == 0
-
     (tmp_path / "broken.py").write_text(TINY.replace("class Tiny", "class Mended"))
     (tmp_path / "dies.py").unlink()
     assert scanner.scan() == 1
     assert listed(any_database) == {"tiny": None, "mended": None}
+
+
+def test_a_restarted_worker_imports_only_what_it_does_not_know(
+    scanner: Scanner, any_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.py").write_text(TINY)
+    scanner.scan()
+    (tmp_path / "other.py").write_text(TINY.replace("class Tiny", "class Other"))
+    imported: list[Path] = []
+
+    def describe(paths: list[Path]) -> list[Described]:
+        imported.extend(paths)
+        return describe_files(paths)
+
+    monkeypatch.setattr("worker.scan.describe_files", describe)
+    restarted = Scanner(any_database, Settings(data_dir=tmp_path / "data", workloads=[tmp_path]))
+    assert restarted.scan() == 2
+    assert imported == [tmp_path / "other.py"]
+    assert listed(any_database) == {"tiny": None, "other": None}
 
 
 def test_a_file_that_hangs_is_given_up_and_the_others_are_listed(tmp_path: Path) -> None:
