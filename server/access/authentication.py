@@ -6,11 +6,13 @@ Nothing is cached: a disabled user, a revoked token and a closed session are out
 from __future__ import annotations
 
 import logging
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.access.cookies import SESSION_COOKIE
 from server.access.principal import Principal
@@ -25,12 +27,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Authentication:
-    """Puts the `Principal` into ``request.state.principal`` and refuses strangers everywhere but on public paths."""
+RECHECK_S = 5.0
 
-    def __init__(self, app: ASGIApp, database: Database) -> None:
+
+class SignedOut(Exception):
+    """Whoever follows an open stream may not any more."""
+
+
+class Authentication:
+    """Puts the `Principal` into ``request.state.principal`` and refuses strangers everywhere but on public paths.
+
+    A response that goes on is checked again every ``recheck_s``: an open stream ends when its reader is disabled.
+    """
+
+    def __init__(self, app: ASGIApp, database: Database, recheck_s: float = RECHECK_S) -> None:
         self.app = app
         self.database = database
+        self.recheck_s = recheck_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,7 +57,32 @@ class Authentication:
             except RequestError as error:
                 await respond_to(request, error)(scope, receive, send)
                 return
-        await self.app(scope, receive, send)
+        if scope["state"]["principal"] is not None:
+            send = self._while_signed_in(request, send)
+        with suppress(SignedOut):
+            await self.app(scope, receive, send)
+
+    def _while_signed_in(self, request: Request, send: Send) -> Send:
+        checked_at = time.monotonic()
+
+        async def send_while_signed_in(message: Message) -> None:
+            nonlocal checked_at
+            if message.get("more_body") and time.monotonic() - checked_at > self.recheck_s:
+                checked_at = time.monotonic()
+                if not await self._still(request):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    raise SignedOut
+            await send(message)
+
+        return send_while_signed_in
+
+    async def _still(self, request: Request) -> bool:
+        try:
+            return await self._look_up(request) is not None
+        except Unauthenticated:
+            return False
+        except StoreUnavailable:  # nobody can be identified now; the stream itself waits for the store
+            return True
 
     async def _identify(self, request: Request) -> Principal | None:
         public = is_public(request.method, request.scope["path"])  # not url.path, which ends at an encoded ?

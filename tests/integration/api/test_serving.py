@@ -175,6 +175,23 @@ def test_open_streams_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
         assert "Traceback" not in server.log, server.log
 
 
+def test_a_disabled_readers_open_stream_ends(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        token = _token(tmp_path, "viewer")
+        url = f"{server.url}/api/v1/experiments/{_experiment(tmp_path)}/stream"
+        with httpx.stream("GET", url, headers={"Authorization": f"Bearer {token}"}, timeout=40) as response:
+            lines = response.iter_lines()
+            next(lines)
+            with stored(tmp_path) as database, database.write() as session:
+                service.create_user(session, "other", "admin")
+                service.change_user(session, service.find_user(session, "viewer"), disabled=True)
+            began = time.monotonic()
+            for _ in lines:
+                pass
+            assert time.monotonic() - began < 25
+        assert "Traceback" not in server.log, server.log
+
+
 def _experiment(folder: Path) -> int:
     """A queued experiment, inserted as rows: no worker is there to run it."""
     from datetime import UTC, datetime

@@ -139,3 +139,25 @@ def test_a_body_at_the_limit_is_read(database: Database, tmp_path: Path) -> None
     body = b'{"workload": "' + b"x" * (2048 - 16) + b'"}'
     headers = {"Content-Type": "application/json"}
     assert team.client("submitter").post("/api/v1/experiments", content=body, headers=headers).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "words"),
+    [
+        ({"Host": "evil.example"}, 421, "not a name of this server"),
+        ({"Origin": "http://evil.example"}, 403, "another site"),
+        ({"Content-Length": "99999999"}, 413, "are accepted"),
+    ],
+)
+def test_browsers_see_pages_when_they_are_refused(team: Team, headers: dict[str, str], status: int, words: str) -> None:
+    response = team.browser("submitter").post("/signout", data={}, headers=headers)
+    assert response.status_code == status
+    assert response.headers["content-type"].startswith("text/html")
+    assert words in response.text
+    assert "content-security-policy" in response.headers
+
+
+def test_an_encoded_question_mark_makes_no_path_public(team: Team) -> None:
+    client = team.client()
+    for path in ("/healthz%3F", "/signin%3Fx", "/healthz%23", "/healthz%00"):
+        assert client.get(path).status_code == 401, path
