@@ -77,15 +77,19 @@ def _cuda_device(device: torch.device) -> dict[str, Any]:
 
 
 def git_commit(folder: Path) -> str | None:
-    """The commit checked out around a folder, with ``+changes`` if files differ from it; None outside of git."""
+    """The commit checked out around a folder, ``+changes`` if its own files differ from it; None outside of git."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no", ".")
+    return f"{commit}+changes" if changes else commit
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git answers, or None where it cannot or takes too long."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        return f"{commit}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else commit
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
     return done.stdout.strip()

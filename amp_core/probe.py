@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,19 +28,30 @@ class Probe:
         self._rng = rng
         self._order = order
 
-    def fp32(self) -> list[OwnedParameters]:
-        """The modules of a copy whose gradients come from plain FP32."""
+    def fp32(self) -> list[OwnedParameters] | None:
+        """The modules of a copy whose gradients come from plain FP32; None if it cannot be copied or run."""
         precision = Fp32(Recipe(name="reference", precision="32-true"), self._step.precision.device)
         return self._gradients(precision, scale=1.0)
 
-    def scaled(self, scale: float) -> list[OwnedParameters]:
-        """The modules of a copy whose gradients come from the run's own precision at another loss scale.
+    def scaled(self, scale: float) -> list[OwnedParameters] | None:
+        """The modules of a copy whose gradients come from the run's own precision at another loss scale, or None.
 
         The gradients stay multiplied by the scale: whether one is zero does not depend on it.
         """
         return self._gradients(self._step.precision, scale)
 
-    def _gradients(self, precision: Fp32, scale: float) -> list[OwnedParameters]:
+    def _gradients(self, precision: Fp32, scale: float) -> list[OwnedParameters] | None:
+        try:
+            return self._copied_gradients(precision, scale)
+        except Exception as error:  # noqa: BLE001 - a diagnosis must not end the run it looks at
+            warnings.warn(
+                f"no probe of the gradients: the model could not be copied, or run again ({error}); "
+                "underflow is not measured",
+                stacklevel=2,
+            )
+            return None
+
+    def _copied_gradients(self, precision: Fp32, scale: float) -> list[OwnedParameters]:
         device = self._step.precision.device
         model = self._copy()
         step = TrainStep(self._step.workload, model, self._step.optimizer, precision, scaler=None)

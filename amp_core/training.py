@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ def train(config: RunConfig, workload: Workload) -> Iterator[Event]:
 
     A non-finite loss does not stop the run; it goes on to the horizon unless weights have been non-finite for
     `DEAD_STEPS` steps. Closing the iterator ends the run at once; throwing `Interrupted` into it ends it too, after
-    handing over every point so far.
+    handing over every point so far. Points are handed over before an error of the workload is raised as well.
 
     Raises:
         RecipeError: if the device cannot run the recipe.
@@ -86,14 +87,16 @@ class _Training:
             yield from self._artifacts()
             yield self._finished()
         except Interrupted:
-            yield from self._gather()
-            yield from self._flush()
+            yield from self._rest()
+        except Exception:
+            yield from self._rest()
+            raise
 
     def _run(self) -> Iterator[Event]:
         batches = training_batches(self.step.workload, self.config.seed)
         while self.number < self.config.steps and not self._dead():
             yield from self._train_one(self.number + 1, batches)
-            evaluate = self.number % self.config.eval_every == 0 and self.number < self.config.steps
+            evaluate = self._evaluation_due()
             due = time.perf_counter() - self.flushed_at >= self.config.flush_interval_s
             if evaluate or due or self.number % GATHER_EVERY == 0:
                 yield from self._gather()
@@ -104,6 +107,15 @@ class _Training:
         yield from self._gather()
         yield from self._evaluate(final=True)
         yield from self._flush()
+
+    def _rest(self) -> Iterator[Event]:
+        """What has not been handed over when a run ends early; after a fault of the device there may be nothing."""
+        with contextlib.suppress(RuntimeError):
+            yield from [*self._gather(), *self._flush()]
+
+    def _evaluation_due(self) -> bool:
+        every = self.config.eval_every
+        return every > 0 and self.number % every == 0 and self.number < self.config.steps
 
     def _dead(self) -> bool:
         return self.watch.dead_since is not None and self.number >= self.watch.dead_since + DEAD_STEPS

@@ -173,4 +173,4 @@ def _counts_of(gradient: Tensor, exact: Tensor) -> Tensor:
     else:
         present = torch.count_nonzero(exact)
         lost = torch.count_nonzero((gradient == 0) & (exact != 0))
-    return torch.stack([zeros.double(), present.double(), lost.double(), torch.maximum(-low, high).double()])
+    return torch.stack([zeros.double(), present.double(), lost.double(), torch.maximum(low.abs(), high.abs()).double()])

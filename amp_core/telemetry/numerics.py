@@ -64,7 +64,8 @@ class NumericsSampler:
         return probe.fp32() if due or self._precision.numerics == "emulated" else None
 
     def _zero_gradients(self, step: int, zeros: dict[str, float], probe: Probe) -> ZeroGradients:
-        again: list[GradientCounts] = count_gradients(probe.scaled(PROBE_SCALE))
+        copied = probe.scaled(PROBE_SCALE)
+        again: list[GradientCounts] = count_gradients(copied) if copied is not None else []
         return ZeroGradients(
             step=step,
             zero_fraction=zeros,

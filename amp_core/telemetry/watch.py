@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,8 @@ def spell(value: float) -> str:
 class NonFiniteWatch:
     """Follows the gathered steps. An event marks where something *becomes* non-finite, not each later step.
 
-    The gradient named is the last in forward order that is not finite: backward reaches it first. Gradients of skipped
-    steps are the scaler's ordinary work and no event.
+    The gradient named is the last one in definition order that is not finite: as a rule backward reached it first.
+    Gradients of skipped steps are the scaler's ordinary work and no event.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -31,10 +31,6 @@ class NonFiniteWatch:
         self._names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
         self._loss_finite = self._gradient_finite = True
         self.dead_since: int | None = None
-
-    def order(self, names: Sequence[str]) -> None:
-        """The names that belong to the columns of ``norms``."""
-        self._names = list(names)
 
     def observe(self, steps: Iterable[GatheredStep]) -> list[NonFinite]:
         """Events of newly gathered steps, in their order."""

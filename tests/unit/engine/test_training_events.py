@@ -188,6 +188,41 @@ def test_interruption_before_the_first_step_ends_quietly() -> None:
         assert torch.ones(2, dtype=torch.bfloat16).softmax(0).dtype is torch.bfloat16, "the emulation is gone"
 
 
+class FailsLater(DropoutNet):
+    def batches(self, split: Any, seed: int) -> Any:
+        yield from list(super().batches(split, seed))[:5]
+        raise OSError("the disk is gone")
+
+
+def test_points_come_before_the_error_that_ends_a_run() -> None:
+    events: list[Event] = []
+    with pytest.raises(OSError, match="the disk is gone"):
+        events.extend(train(config_of("32-true", flush_interval_s=1000.0), FailsLater()))
+    assert list(series_of(events)["train/loss"]) == [1, 2, 3, 4, 5]
+
+
+class Uncopyable(TinyLoss):
+    """Keeps an activation with its graph, which cannot be copied."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        loss = super().loss(model, batch)
+        model.kept = loss * 2
+        return loss
+
+
+def test_a_model_that_cannot_be_copied_trains_without_probes() -> None:
+    with pytest.warns(UserWarning, match="no probe of the gradients"):
+        events = list(train(config_of(UNSCALED), Uncopyable()))
+    assert isinstance(events[-1], Finished)
+    assert kinds(events, ZeroGradients)[0].probe == {}
+    assert math.isnan(kinds(events, Numerics)[0].modules[0].underflow_fraction)
+
+
+def test_evaluation_only_at_the_end() -> None:
+    events = list(train(config_of("32-true", eval_every=0), DropoutNet()))
+    assert [event.step for event in kinds(events, Evaluated)] == [30]
+
+
 class Pictures(DropoutNet):
     def artifacts(self, model: nn.Module) -> dict[str, bytes]:
         assert not model.training
