@@ -10,7 +10,7 @@ from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Control, Finding, Quality, Reason, Severity, Verdict
 from amp_core.verdict.evidence import ExperimentEvidence
 from amp_core.verdict.quality import is_finite
-from amp_core.verdict.skips import LOST_SAMPLES_LIMIT, lost_fraction_after_settling
+from amp_core.verdict.skips import LOST_SAMPLES_LIMIT, lost_fraction, lost_fraction_after_settling
 from amp_core.verdict.stability import is_healthy
 from amp_core.verdict.statistics import MIN_PAIRS
 
@@ -128,7 +128,7 @@ def _benign(evidence: ExperimentEvidence, recipe: Recipe) -> list[Reason]:
     if skipped == 0 or lost_fraction_after_settling(recipe, runs) > LOST_SAMPLES_LIMIT:
         return []
     text = (
-        f"{sentences.count(skipped, 'step')} skipped in {sentences.count(len(runs), 'run')} while the loss scale "
-        "found its level: expected."
+        f"{sentences.count(skipped, 'step')} skipped in {sentences.count(len(runs), 'run')}, "
+        f"{sentences.percent(lost_fraction(runs))} of the samples: that is how loss scaling finds its scale."
     )
     return [_reason("settling_skips", "info", text)]
