@@ -68,7 +68,6 @@ def test_a_description_holds_what_a_form_needs(tmp_path: Path) -> None:
             "resolution": None,
         },
         "parameters": [
-            parameter("batch_size", "int", 64),
             parameter("width", "int", 4, 1, 64, help="Inputs"),
             parameter("kind", "str", "plain", choices=["plain", "fancy"]),
             parameter("shuffle", "bool", True),

@@ -1,7 +1,5 @@
 """Workloads for the tests of child processes: one that behaves, and others that do not."""
 
-# ruff: noqa: T201 - printing is what they are for
-
 import ctypes
 import os
 import subprocess
