@@ -44,7 +44,7 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
     comparison = comparison_of(session, row)
     styles = colours.assign(experiment["recipes"])
     primary = comparison["primary"]
-    results = session.execute(select(Run.id, Run.result).where(Run.experiment_id == experiment_id)).tuples()
+    results = session.execute(select(Run.id, Run.result).where(Run.experiment_id == experiment_id))
     by_id = {run_id: result for run_id, result in results}  # noqa: C416 - a mypy-checked shape
     for run in experiment["runs"]:
         run["result"] = by_id.get(run["id"])
@@ -114,7 +114,7 @@ def _skips(session: Session, experiment_id: int) -> dict[int, list[int]]:
         .order_by(Event.run_id, Event.step)
     )
     skips: dict[int, list[int]] = {}
-    for run_id, step in session.execute(query).tuples():
+    for run_id, step in session.execute(query):
         if step is not None:
             skips.setdefault(run_id, []).append(step)
     return skips

@@ -76,7 +76,20 @@ def _submit_form(
         return _submitted(database, settings, body, principal)
     except Invalid as error:
         with database.read() as session:
-            return _form_page(request, session, settings, workloads, chosen, form, placed(error.faults, rows))
+            faults = (*error.faults, *_further_faults(session, settings, body, error.faults))
+            return _form_page(request, session, settings, workloads, chosen, form, placed(faults, rows))
+
+
+def _further_faults(
+    session: Session, settings: Settings, body: dict[str, Any], known: tuple[Fault, ...]
+) -> tuple[Fault, ...]:
+    """What is wrong with the other fields too: a field that cannot be read must not hide a value out of range."""
+    bad = {fault.field.split(".")[0] for fault in known}
+    try:
+        service.make_plan(session, settings, _checked({name: body[name] for name in body if name not in bad}))
+    except Invalid as error:
+        return tuple(fault for fault in error.faults if fault.field.split(".")[0] not in bad)
+    return ()
 
 
 @router.post("/experiments/preview", dependencies=[Depends(submitter)])
