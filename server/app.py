@@ -66,13 +66,17 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     install_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
-    # The last added runs first: headers and log, host, origin, who asks, body size.
+    _add_checks(app, settings, database)
+    return app
+
+
+def _add_checks(app: FastAPI, settings: Settings, database: Database) -> None:
+    """What comes before any route. The last added runs first: headers and log, host, origin, who asks, body size."""
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
     app.add_middleware(Authentication, database=database)
     app.add_middleware(OriginCheck)
     app.add_middleware(HostCheck, settings=settings)
     app.add_middleware(HeadersAndLog)
-    return app
 
 
 def serve(settings: Settings, on_listening: Callable[[str], None] | None = None) -> None:

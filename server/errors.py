@@ -204,50 +204,6 @@ def _rule(item: dict[str, Any]) -> str:
     return str(item["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
-def install_handlers(app: FastAPI) -> None:
-    """Make every error of ``app`` a problem response."""
-
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestError)
-        return respond_to(request, error)
-
-    async def invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return respond_to(request, Invalid(faults_of(error)))
-
-    async def engine_error(request: Request, error: Exception) -> Response:
-        return respond_to(request, Invalid([Fault(field="body", value=None, rule=str(error), remedy="mend the value")]))
-
-    async def http_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        if error.status_code == 413:
-            return respond_to(request, TooLarge(error.detail))
-        kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http")
-        detail = f"{request.method} {request.url.path}: {error.detail}"
-        problem = Problem(
-            type=f"urn:ampboard:problem:{kind}", title=str(error.detail), status=error.status_code, detail=detail
-        )
-        return respond(request, problem, dict(error.headers or {}))
-
-    async def database_away(request: Request, error: Exception) -> Response:
-        logger.error("%s %s: %s", request.method, request.url.path, error)
-        return respond_to(request, Unavailable(str(error)))
-
-    async def beyond_the_columns(request: Request, error: Exception) -> Response:
-        logger.info("%s %s: %s", request.method, request.url.path, type(error).__name__)
-        rule = "a number or a text in the request is beyond what the database can hold"
-        return respond_to(request, Invalid([Fault(field="request", value=None, rule=rule, remedy="mend the value")]))
-
-    app.add_exception_handler(RequestError, refused)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(AmpError, engine_error)
-    app.add_exception_handler(HTTPException, http_error)
-    app.add_exception_handler(StoreUnavailable, database_away)
-    app.add_exception_handler(DataError, beyond_the_columns)
-    app.add_exception_handler(OverflowError, beyond_the_columns)
-    app.add_exception_handler(RecursionError, too_deep)
-
-
 def internal_error(request: Request) -> Response:
     """The response for an exception nobody foresaw; it tells nothing of it."""
     detail = "the server failed on this request; its log has the traceback"
@@ -255,7 +211,59 @@ def internal_error(request: Request) -> Response:
     return respond(request, problem)
 
 
-async def too_deep(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the handler's signature
+async def _too_deep(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the handler's signature
     """JSON nested beyond what the parser follows."""
     fault = Fault(field="body", value=None, rule="the JSON is nested too deeply", remedy="send a flat object")
     return respond_to(request, Invalid([fault]))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return respond_to(request, error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return respond_to(request, Invalid(faults_of(error)))
+
+
+async def _engine_error(request: Request, error: Exception) -> Response:
+    return respond_to(request, Invalid([Fault(field="body", value=None, rule=str(error), remedy="mend the value")]))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 413:
+        return respond_to(request, TooLarge(error.detail))
+    kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http")
+    detail = f"{request.method} {request.url.path}: {error.detail}"
+    problem = Problem(
+        type=f"urn:ampboard:problem:{kind}", title=str(error.detail), status=error.status_code, detail=detail
+    )
+    return respond(request, problem, dict(error.headers or {}))
+
+
+async def _database_away(request: Request, error: Exception) -> Response:
+    logger.error("%s %s: %s", request.method, request.url.path, error)
+    return respond_to(request, Unavailable(str(error)))
+
+
+async def _beyond_the_columns(request: Request, error: Exception) -> Response:
+    logger.info("%s %s: %s", request.method, request.url.path, type(error).__name__)
+    rule = "a number or a text in the request is beyond what the database can hold"
+    return respond_to(request, Invalid([Fault(field="request", value=None, rule=rule, remedy="mend the value")]))
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Make every error of ``app`` a problem response."""
+    for kind, handler in {
+        RequestError: _refused,
+        RequestValidationError: _invalid,
+        AmpError: _engine_error,
+        HTTPException: _http_error,
+        StoreUnavailable: _database_away,
+        DataError: _beyond_the_columns,
+        OverflowError: _beyond_the_columns,
+        RecursionError: _too_deep,
+    }.items():
+        app.add_exception_handler(kind, handler)
