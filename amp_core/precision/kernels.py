@@ -2,7 +2,8 @@
 
 A rule is a kernel for the AutocastCPU dispatch key. It changes the inputs, calls the operation below autocast, and may
 round the result; every cast is an ordinary differentiable one, so that backward passes through the same roundings.
-Doubles are left alone, as autocast leaves them.
+Doubles are left alone, as autocast leaves them. Inside a region that a workload opens for bfloat16, products run in the
+CPU's own bfloat16.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from amp_core.precision.weight_casts import to_half
+from amp_core.precision.weight_casts import lowered
 
 Kernel = Callable[..., Any]
 
@@ -29,7 +30,11 @@ def tensor_core(op: Any) -> Kernel:
     """Inputs rounded to fp16, product and accumulation in fp32, result rounded to fp16."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
+        dtype = torch.get_autocast_dtype("cpu")
         with _below_autocast(_AUTOCAST):
+            if dtype is not torch.float16:
+                args, kwargs = _lowered((args, kwargs), dtype)
+                return op(*args, **kwargs)
             wide = [_rounded(arg) for arg in args]
             if kwargs:
                 kwargs = {name: _rounded(arg) for name, arg in kwargs.items()}
@@ -43,7 +48,7 @@ def tensor_core_chain(op: Any) -> Kernel:
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         global _inside_chain  # noqa: PLW0603 - see weight_casts: one run, one thread
-        args, kwargs = tree_map(_to_half, (args, kwargs))
+        args, kwargs = _lowered((args, kwargs), torch.get_autocast_dtype("cpu"))
         outer, _inside_chain = _inside_chain, True
         try:
             return op.redispatch(keyset & _AFTER_AUTOCAST, *args, **kwargs)
@@ -84,7 +89,9 @@ def promote_product(op: Any) -> Kernel:
     wide, product = promote(op), tensor_core(op)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        return wide(*args, **kwargs) if _any_fp32((args, kwargs)) else product(*args, **kwargs)
+        leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        in_fp16 = all(leaf.dtype is torch.float16 for leaf in leaves if leaf.is_floating_point())
+        return product(*args, **kwargs) if in_fp16 else wide(*args, **kwargs)
 
     return kernel
 
@@ -115,17 +122,20 @@ def banned(op: Any) -> Kernel:
     return kernel
 
 
-def _to_half(value: Any) -> Any:
-    if isinstance(value, Tensor) and value.is_floating_point() and value.dtype is not torch.float64:
-        return to_half(value)
-    return value
+def _lowered(values: Any, dtype: torch.dtype) -> Any:
+    def lower(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype is not torch.float64:
+            return lowered(value, dtype)
+        return value
+
+    return tree_map(lower, values)
 
 
 def _rounded(value: Any) -> Any:
     """The fp16-rounded value as fp32, so that the operation accumulates in fp32."""
     if isinstance(value, Tensor):
         if value.is_floating_point() and value.dtype is not torch.float64:
-            return to_half(value).float()
+            return lowered(value, torch.float16).float()
         return value
     if isinstance(value, list | tuple):
         return type(value)(_rounded(part) for part in value)

@@ -1,8 +1,8 @@
-"""The fp16 copies of weights that live for one outermost autocast region, as autocast's own cache keeps them.
+"""Lower-precision copies of weights that live for one outermost autocast region, as autocast's own cache keeps them.
 
-One copy per weight and region means that all gradients of a weight used several times are added up in fp16 before they
-are cast to the FP32 weight: overflow and underflow happen where they happen on CUDA. A weight changed inside the region
-keeps its old copy, also as on CUDA.
+One copy per weight and region means that all gradients of a weight used several times are added up in that type before
+they are cast to the FP32 weight: overflow and underflow happen where they happen on CUDA. A weight changed inside the
+region keeps its old copy, also as on CUDA.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-_casts: dict[tuple[int, bool], tuple[Tensor, Tensor]] = {}
+_casts: dict[tuple[int, torch.dtype, bool], tuple[Tensor, Tensor]] = {}
 _depth = 0
 
 
@@ -30,9 +30,9 @@ def region() -> Iterator[None]:
             _casts.clear()
 
 
-def to_half(tensor: Tensor) -> Tensor:
-    """The tensor in fp16, from the region's copies where autocast would cache it (FP32 leaves that require grad)."""
-    if tensor.dtype is torch.float16:
+def lowered(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in ``dtype``, from the region's copies where autocast caches it (FP32 leaves that require grad)."""
+    if tensor.dtype is dtype:
         return tensor
     if not (
         _depth
@@ -42,9 +42,9 @@ def to_half(tensor: Tensor) -> Tensor:
         and not tensor._is_view()
         and torch.is_autocast_cache_enabled()
     ):
-        return tensor.half()
-    key = (id(tensor), torch.is_grad_enabled())
+        return tensor.to(dtype)
+    key = (id(tensor), dtype, torch.is_grad_enabled())
     held = _casts.get(key)
     if held is None:
-        held = _casts[key] = (tensor, tensor.half())
+        held = _casts[key] = (tensor, tensor.to(dtype))
     return held[1]

@@ -218,6 +218,17 @@ def test_doubles_are_left_alone(precision: EmulatedFp16Mixed) -> None:
         assert x.softmax(0).dtype is torch.float64
 
 
+def test_a_bfloat16_region_inside_runs_in_bfloat16(precision: EmulatedFp16Mixed) -> None:
+    layer, x = nn.Linear(2, 2), torch.full((1, 2), 1e6)
+    with precision.applied(layer), precision.forward(), torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer(x)
+        assert y.dtype is torch.bfloat16
+        assert torch.isfinite(y).all()
+        assert torch.einsum("ab,bc,cd->ad", x, x.T, x).dtype is torch.bfloat16
+        assert y.softmax(1).dtype is torch.float32, "by CUDA's lists"
+        assert torch.dot(y[0], y[0]).dtype is torch.bfloat16
+
+
 def test_an_asked_dtype_is_kept(precision: EmulatedFp16Mixed) -> None:
     x = torch.randn(2, 2).half()
     with precision.applied(nn.Identity()), precision.forward():
