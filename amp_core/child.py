@@ -6,6 +6,7 @@ so the whole process group dies too. torch is imported only after the configurat
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -24,11 +25,14 @@ from amp_core.errors import Interrupted, ProtocolError, RecipeError
 from amp_core.events import Event, Failed, Finished, Frame, encode_frame
 from amp_core.failure import failure_of
 
+OOM_SCORE = "500"  # of -1000 to 1000, on top of the share of memory in use
+
 
 def run_and_exit(events_fd: int) -> NoReturn:
     """Run what stdin says and leave the process: 0 after `Finished`, 1 after `Failed`."""
     os.set_inheritable(events_fd, False)
     _prepare_log()
+    _volunteer_for_the_kernel()
     writer = _Writer(events_fd)
     line = _ParentLine()
     code = 1
@@ -157,6 +161,12 @@ def _prepare_log() -> None:
 def _log_stream(descriptor: int) -> TextIO:
     """A new stream, because those of a fork were made for other files than the log."""
     return open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _volunteer_for_the_kernel() -> None:
+    """When memory runs out, the kernel is to kill the run and neither the worker nor the server."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
 
 
 def _leave(code: int) -> NoReturn:

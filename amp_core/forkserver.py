@@ -36,6 +36,7 @@ def serve(socket_fd: int) -> int:
 
 def _warm_up() -> None:
     """Import what every run needs. Nothing in here may compute."""
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # asking for a GPU must not open one before the fork
     import torch
 
     for name in PRELOADED:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests_child import ZOO, Watched, is_alive, run_config, wait_until
 
+from amp_core import fork_client
 from amp_core.config import parse_recipe
 from amp_core.events import Finished, Started
 from amp_core.launcher import Launcher
@@ -118,6 +119,17 @@ def test_a_killed_fork_server_costs_one_cold_start_and_no_run(watch: Watch) -> N
         assert launcher.fork_server_pid not in (None, first)
         again = watch("tiny", launcher).end()
         assert again.exit_code == 0
+
+
+def test_a_fork_server_that_hangs_is_killed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_client, "ANSWER_TIMEOUT_S", 0.5)
+    with Launcher(warm=True) as launcher:
+        watch("tiny", launcher).end()
+        first = launcher.fork_server_pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        assert watch("tiny", launcher).end().exit_code == 0
+        assert not is_alive(first)
 
 
 def test_a_child_that_dies_before_it_reads_its_configuration_is_no_error_of_the_launch(tmp_path: Path) -> None:
