@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -15,6 +16,8 @@ from amp_core.seeding import preserved_rng, seed_everything, stream_seed
 from amp_core.workload import Workload, num_samples_of, to_device
 
 Result = TypeVar("Result")
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+MAX_PICTURE_BYTES = 8 * 1024 * 1024
 
 
 class Evaluation:
@@ -45,8 +48,20 @@ class Evaluation:
             ) from error
 
     def artifacts(self, model: nn.Module) -> dict[str, bytes]:
-        """The workload's pictures."""
-        return self._run(model, lambda: self.workload.artifacts(model))
+        """The workload's pictures that are PNG files. What goes wrong with one is a warning: the run has its result."""
+        try:
+            pictures = dict(self._run(model, lambda: self.workload.artifacts(model)))
+        except Exception as error:  # noqa: BLE001 - the workload's own code, after the last step
+            warnings.warn(f"no pictures: artifacts() of workload {self.workload.name!r} raised {error!r}", stacklevel=2)
+            return {}
+        kept = {name: content for name, content in pictures.items() if _is_png(content)}
+        for name in pictures.keys() - kept.keys():
+            warnings.warn(
+                f"picture {name!r} of workload {self.workload.name!r} is left out: it must be the bytes of a PNG file "
+                f"of at most {MAX_PICTURE_BYTES} bytes",
+                stacklevel=2,
+            )
+        return kept
 
     def _data(self) -> Iterator[Any]:
         """The evaluation batches, made outside autocast so that every recipe sees the same numbers."""
@@ -64,6 +79,10 @@ class Evaluation:
         with preserved_rng(self.device), evaluation_mode(model), torch.no_grad(), self.precision.forward():
             seed_everything(self.seed)
             return call()
+
+
+def _is_png(content: object) -> bool:
+    return isinstance(content, bytes) and content.startswith(PNG_SIGNATURE) and len(content) <= MAX_PICTURE_BYTES
 
 
 @contextmanager

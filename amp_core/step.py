@@ -49,7 +49,7 @@ class TrainStep:
         else:
             self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             self.scaler.unscale_(self.optimizer)
-        return loss.detach()
+        return loss.detach().reshape(())
 
     def update(self) -> StepOutcome | None:
         """Apply the gradients or skip the step; None where nothing can be skipped. The gradients stay readable."""

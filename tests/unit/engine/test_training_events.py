@@ -12,6 +12,7 @@ import pytest
 import torch
 from small_workloads import Classes, DropoutNet, Exploding, TinyLoss, config_of, series_of
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from amp_core.errors import Interrupted, RecipeError, WorkloadError
 from amp_core.events import (
@@ -29,9 +30,12 @@ from amp_core.events import (
     decode_body,
     encode_frame,
 )
-from amp_core.training import train
+from amp_core.precision import precision_for
+from amp_core.setup import build_step, training_batches
+from amp_core.training import _Training, train
 from amp_core.workload import Workload
 
+PICTURE = b"\x89PNG\r\n\x1a\n..."
 UNSCALED = {"precision": "16-mixed", "scaler": "none"}
 
 
@@ -227,13 +231,71 @@ class Pictures(DropoutNet):
     def artifacts(self, model: nn.Module) -> dict[str, bytes]:
         assert not model.training
         assert not torch.is_grad_enabled()
-        return {"output": b"\x89PNG"}
+        return {"output": PICTURE}
 
 
 def test_artifacts_come_after_the_last_step() -> None:
     events = list(train(config_of("32-true"), Pictures()))
     (picture,) = kinds(events, Artifact)
-    assert (picture.name, picture.media_type, picture.content, picture.step) == ("output", "image/png", b"\x89PNG", 30)
+    assert (picture.name, picture.media_type, picture.content, picture.step) == ("output", "image/png", PICTURE, 30)
+    assert isinstance(events[-1], Finished)
+
+
+class BrokenPictures(DropoutNet):
+    def artifacts(self, model: nn.Module) -> dict[str, bytes]:
+        raise ValueError("no font")
+
+
+class WrongPictures(DropoutNet):
+    def artifacts(self, model: nn.Module) -> dict[str, bytes]:
+        return {"page": b"<html>", "output": PICTURE}
+
+
+def test_a_picture_that_fails_does_not_fail_the_run() -> None:
+    with pytest.warns(UserWarning, match="no pictures.*no font"):
+        events = list(train(config_of("32-true"), BrokenPictures()))
+    assert isinstance(events[-1], Finished)
+    with pytest.warns(UserWarning, match="'page'.*is left out"):
+        events = list(train(config_of("32-true"), WrongPictures()))
+    assert [picture.name for picture in kinds(events, Artifact)] == ["output"]
+
+
+class OneElement(DropoutNet):
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        return super().loss(model, batch).reshape(1)
+
+
+def test_a_loss_of_one_element_is_a_scalar() -> None:
+    plain = series_of(train(config_of("32-true"), DropoutNet()))["train/loss"]
+    assert series_of(train(config_of("32-true"), OneElement()))["train/loss"] == plain
+
+
+class Reads(TorchDispatchMode):
+    """Counts reads of device scalars: what ``.item()``, ``float()`` and branches on tensors do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("recipe", ["32-true", "bf16-mixed", "16-mixed", UNSCALED])
+def test_an_ordinary_step_never_reads_the_device(recipe: Any) -> None:
+    """Between two looks at the numbers nothing waits: steps 3 to 24, with a fused optimizer."""
+    config = config_of(recipe, steps=100, flush_interval_s=1000.0)
+    precision = precision_for(config.recipe, torch.device("cpu"))
+    step = build_step(DropoutNet(), config.recipe, precision, config.seed)
+    training, batches = _Training(config, step), training_batches(DropoutNet(), config.seed)
+    with precision.applied(step.model):
+        for number in (1, 2):
+            list(training._train_one(number, batches))
+        with Reads() as reads:
+            for number in range(3, 25):
+                list(training._train_one(number, batches))
+    assert reads.count == 0
 
 
 class DrawsInEvaluation(DropoutNet):
