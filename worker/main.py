@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from collections.abc import Iterator
 
@@ -60,7 +61,7 @@ def run_worker(settings: Settings, database: Database) -> int:
     """Register, take over what an earlier process of this name left, work, and sign off."""
     name = worker_name(settings)
     slots = inventory(settings.worker_slots)
-    spool_folder = settings.data_dir / "spool" / name
+    spool_folder = settings.data_dir / "spool" / re.sub(r"[^\w-]", "_", name)
     with database.write() as session:
         worker_id = register(session, settings, slots)
     replay_folder(database, spool_folder)

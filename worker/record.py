@@ -43,6 +43,7 @@ class Recorder:
         self._spool = Spool(spool_path(folder, run_id, attempt))
         self._inbox: queue.SimpleQueue[Record] = queue.SimpleQueue()
         self._log_position = 0
+        self._is_refused = False
         self._retry_at = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"record-{run_id}", daemon=True)
@@ -84,8 +85,8 @@ class Recorder:
         records = [*self._drain(), *last]
         if self.lost.is_set():
             return True
-        if self.failure is not None and not self._spool:
-            records = list(last)  # what was refused once stays out; how it ended is still stored
+        if self._is_refused:
+            records = list(last)  # what comes after a refusal would leave a gap; how it ended is still stored
         try:
             if self._spool:
                 self._spool.append(records)
@@ -110,7 +111,8 @@ class Recorder:
     def _refuse(self, error: Exception, *, is_last: bool) -> bool:
         """Note that what the run says cannot be stored; end the attempt with that reason if it was to end now."""
         _log.error("what run %d says could not be stored", self._run_id, exc_info=error)
-        is_first = self.failure is None
+        is_first = not self._is_refused
+        self._is_refused = True
         self._spool.clear()
         self.failure = {
             "kind": "store",
@@ -167,6 +169,11 @@ def replay_folder(database: Database, folder: Path) -> None:
         except LeaseLost as error:
             _log.info("%s", error)
             spool.clear()
+        except StoreUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 - one spool must not keep the worker from starting
+            path.rename(path.with_suffix(".refused"))
+            _log.exception("%s cannot be stored; it is kept as %s", path, path.with_suffix(".refused"))
 
 
 def store_records(session: Session, run_id: int, attempt: int, records: Sequence[Record]) -> None:

@@ -53,6 +53,7 @@ class Supervision:
         self._finished: Finished | None = None
         self._failed: Failed | None = None
         self._stopped_for: Reason | None = None
+        self._pipe_fault: Reason | None = None
         self._cancelled_at: float | None = None
         self._was_killed = False
 
@@ -68,7 +69,8 @@ class Supervision:
             ending = None
         elif self._recorder.failure is not None and ending is not None:
             ending = replace(ending, outcome="failed", reason=self._recorder.failure)
-        return self._recorder.finish(ending, give_up=self._requests.abandon)
+        stored = self._recorder.finish(ending, give_up=self._requests.abandon)
+        return stored and ending is not None
 
     def _execute(self) -> Ending | None:
         """Launch, watch, collect; None when the attempt stays open because this worker stops."""
@@ -95,7 +97,7 @@ class Supervision:
         return ending_of(
             Evidence(
                 exit_code=exit_code, step=self._step, has_finished=self._finished is not None, failed=self._failed,
-                stopped_for=self._stopped_for, was_cancelled=self._cancelled_at is not None,
+                stopped_for=self._stopped_for or self._pipe_fault, was_cancelled=self._cancelled_at is not None,
                 was_killed=self._was_killed, was_oom_killed=num_oom_kills() > oom_kills,
             )
         )  # fmt: skip
@@ -108,8 +110,8 @@ class Supervision:
             now = time.monotonic()
             if self._requests.lost.is_set() or self._requests.abandon.is_set():
                 self._kill(child, None)
-            elif self._recorder.failure is not None:
-                self._kill(child, self._recorder.failure)
+            elif (fault := self._pipe_fault or self._recorder.failure) is not None:
+                self._kill(child, fault)
             elif now - started > self._limits.max_time_s:
                 self._kill(child, self._time_limit())
             elif self._requests.cancel.is_set():
@@ -156,9 +158,8 @@ class Supervision:
                     self._note(frame)
                     self._recorder.put_frame(frame)
         except ProtocolError as error:
-            self._recorder.failure = {
-                "kind": "protocol", "message": f"The event pipe broke: {error}.", "remedy": REMEDIES["protocol"]
-            }  # fmt: skip
+            message = f"The event pipe broke after step {self._step}: {error}."
+            self._pipe_fault = {"kind": "protocol", "message": message, "remedy": REMEDIES["protocol"]}
         except (OSError, ValueError) as error:  # closed under us after the child's end
             _log.debug("event pipe of run %d: %s", self._config.run_id, error)
 

@@ -27,7 +27,12 @@ from server.version import VERSION
 from worker.workload_files import BUNDLED, source_hash
 from worker.workload_rows import DESCRIBED_BY
 
-TIMINGS = {"AMPBOARD_LEASE_S": "2", "AMPBOARD_HEARTBEAT_S": "0.5", "AMPBOARD_SWEEP_S": "0.5"}
+TIMINGS = {
+    "AMPBOARD_LEASE_S": "2",
+    "AMPBOARD_HEARTBEAT_S": "0.5",
+    "AMPBOARD_SWEEP_S": "0.5",
+    "AMPBOARD_WORKER_THREADS": "1",
+}
 T = TypeVar("T")
 FINAL = ("completed", "failed", "cancelled")
 FP32 = {"name": "32-true", "precision": "32-true"}
