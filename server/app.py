@@ -18,6 +18,7 @@ from server.access.authentication import Authentication
 from server.access.dependencies import refuse_undeclared
 from server.access.middleware import BodyLimit, HeadersAndLog, HostCheck, OriginCheck
 from server.accounts.service import has_account
+from server.accounts.throttle import Throttle
 from server.db.engine import Database
 from server.db.upgrade import open_database
 from server.errors import ConfigurationError, install_handlers
@@ -35,9 +36,9 @@ GRACEFUL_SHUTDOWN_S = 5
 def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     """The application over ``database``, or over that of ``settings`` (an embedded one is created or upgraded).
 
-    ``app.state`` holds ``database``, ``settings``, ``stop`` (a `threading.Event` that ends open streams) and
-    ``error_page``, which renders problems for browsers. Raises `server.db.errors.StoreError` when the database cannot
-    be used.
+    ``app.state`` holds ``database``, ``settings``, ``stop`` (a `threading.Event` that ends open streams), ``throttle``
+    (of password guesses) and ``error_page``, which renders problems for browsers. Raises `server.db.errors.StoreError`
+    when the database cannot be used.
     """
     database = database or open_database(settings)
     sweep = Sweep(database, settings)
@@ -62,6 +63,7 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.database = database
     app.state.stop = sweep.stop
+    app.state.throttle = Throttle(max_failures=8, window_s=300.0)
     app.state.error_page = error_page
     install_handlers(app)
     for router in ROUTERS:

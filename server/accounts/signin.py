@@ -21,8 +21,6 @@ from server.state import DatabaseOf, SettingsOf
 logger = logging.getLogger(__name__)
 router = APIRouter(include_in_schema=False)
 
-passwords = Throttle(max_failures=8, window_s=300.0)
-
 
 def safe_target(target: str) -> str:
     """Where to go after signing in: a path on this server, whatever was asked."""
@@ -42,7 +40,7 @@ def sign_in(
     next: Annotated[str, Form(max_length=2000)] = "/",
 ) -> Response:
     """Use up a sign-in link, or check a name and password; then go to ``next`` with a session cookie."""
-    user_id = None if token else _owner_of_password(database, name, password)
+    user_id = None if token else _owner_of_password(database, request.app.state.throttle, name, password)
     with database.read() as session:  # a stranger's guesses take no write lock
         if token and not service.link_is_live(session, token):
             raise Unauthenticated(service.WRONG_LINK)
@@ -57,13 +55,13 @@ def sign_in(
     return response
 
 
-def _owner_of_password(database: Database, name: str, password: str) -> int:
+def _owner_of_password(database: Database, throttle: Throttle, name: str, password: str) -> int:
     """Who has this name and password; outside any transaction, for argon2 takes its time. Raises `Unauthenticated`."""
-    passwords.check(name)
+    throttle.check(name)
     with database.read() as session:
         user_id, stored = service.password_hash_of(session, name)
     if not password_matches(stored, password) or user_id is None:
-        passwords.failed(name)
+        throttle.failed(name)
         logger.warning("a sign-in with a wrong name or password was refused")
         raise Unauthenticated(service.WRONG_PASSWORD)
     return user_id
