@@ -20,7 +20,7 @@ EXPOSURE = 0.1  # the brightest value of the dark photograph
 NOISE = 0.15  # standard deviation of the sensor's noise, relative to the exposure
 SIDE = 8  # of a patch, in pixels
 PIXELS = SIDE * SIDE * 3
-CROP = (slice(64, 304), slice(160, 480))  # rows and columns of the shown part of the evaluation photograph
+CROP = (slice(72, 232), slice(152, 392))  # rows and columns of the shown part of the evaluation photograph
 
 
 class Denoiser(nn.Module):

@@ -162,10 +162,9 @@ def test_the_launcher_loads_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_fork_server_has_one_thread_and_no_device(watch: Watch) -> None:
-    with Launcher(warm=True) as launcher:
-        watch("tiny", launcher).end()
-        threads = list(Path(f"/proc/{launcher.fork_server_pid}/task").iterdir())
-        maps = Path(f"/proc/{launcher.fork_server_pid}/maps").read_text()
+def test_the_fork_server_has_one_thread_and_no_device(watch: Watch, warm: Launcher) -> None:
+    watch("tiny").end()
+    threads = list(Path(f"/proc/{warm.fork_server_pid}/task").iterdir())
+    maps = Path(f"/proc/{warm.fork_server_pid}/maps").read_text()
     assert "/dev/nvidia" not in maps
     assert len(threads) == 1

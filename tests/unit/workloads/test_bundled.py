@@ -14,8 +14,11 @@ from sklearn.datasets import load_sample_image
 from torch.nn import functional
 
 import amp_core
+from amp_core.config import RunConfig, WorkloadRef, parse_recipe
 from amp_core.errors import WorkloadError
+from amp_core.events import NonFinite, Numerics, ZeroGradients
 from amp_core.loader import describe
+from amp_core.training import train
 from amp_core.workload import Workload
 from amp_core.workloads import digits_cnn, photo_denoiser, stdlib_gpt
 from amp_core.workloads.digits_cnn import DigitsCNN
@@ -92,9 +95,26 @@ class TestPhotoDenoiser:
             pictures = workload.artifacts(workload.model().eval())
         assert list(pictures) == ["clean (brightened ×10)", "noisy (brightened ×10)", "denoised (brightened ×10)"]
         images = [Image.open(io.BytesIO(content)) for content in pictures.values()]
-        assert {image.size for image in images} == {(320, 240)}
+        assert {image.size for image in images} == {(240, 160)}
         original = load_sample_image("flower.jpg")[photo_denoiser.CROP]
         assert np.abs(np.asarray(images[0]).astype(int) - original).max() <= 1
+
+    def test_without_a_scaler_fp16_gives_the_layers_no_gradient_while_the_loss_stays_finite(self) -> None:
+        config = RunConfig(
+            run_id=1,
+            attempt=1,
+            workload=WorkloadRef(name="photo-denoiser", path=str(FOLDER / "photo_denoiser.py")),
+            recipe=parse_recipe({"precision": "16-mixed", "scaler": "none"}),
+            steps=2,
+        )
+        events = list(train(config, PhotoDenoiser()))
+        (numerics, *_) = [event for event in events if isinstance(event, Numerics)]
+        hidden = [module for module in numerics.modules if not module.module.endswith("3")]
+        assert len(hidden) == 3
+        assert all(module.zero_fraction > 0.99 for module in hidden)
+        (found, *_) = [event for event in events if isinstance(event, ZeroGradients)]
+        assert all(fraction < 0.1 for fraction in found.probe.values())
+        assert not [event for event in events if isinstance(event, NonFinite)]
 
     def test_a_model_of_nans_still_gives_a_picture(self) -> None:
         workload = PhotoDenoiser(width=8)
@@ -102,7 +122,7 @@ class TestPhotoDenoiser:
         for parameter in model.parameters():
             torch.nn.init.constant_(parameter, math.nan)
         with torch.no_grad():
-            assert Image.open(io.BytesIO(workload.artifacts(model)["denoised (brightened ×10)"])).size == (320, 240)
+            assert Image.open(io.BytesIO(workload.artifacts(model)["denoised (brightened ×10)"])).size == (240, 160)
 
 
 class TestDigits:
