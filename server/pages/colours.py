@@ -28,11 +28,11 @@ STYLES: dict[str, Style] = {
     for style in (
         Style(slot="fp32", light="#30343b", dark="#e8ebf0", dash="solid", svg_dash="none"),
         Style(slot="bf16", light="#0072b2", dark="#4ba7e0", dash="solid", svg_dash="none"),
-        Style(slot="fp16", light="#b9568c", dark="#e08dbb", dash="solid", svg_dash="none"),
+        Style(slot="fp16", light="#008361", dark="#2fc39a", dash="solid", svg_dash="none"),
         Style(slot="fp16-none", light="#d55e00", dark="#f0803c", dash="dot", svg_dash="2 2.5"),
         Style(slot="fp16-static", light="#a87400", dark="#e9b13b", dash="dash", svg_dash="5 3"),
         Style(slot="bf16-kept", light="#3f8fc0", dark="#8fd0f5", dash="dash", svg_dash="5 3"),
-        Style(slot="fp16-kept", light="#008361", dark="#2fc39a", dash="dash", svg_dash="5 3"),
+        Style(slot="fp16-kept", light="#b9568c", dark="#e08dbb", dash="dash", svg_dash="5 3"),
         Style(slot="other-1", light="#6d62c4", dark="#aaa2f2", dash="dashdot", svg_dash="6 2 2 2"),
         Style(slot="other-2", light="#7d7a1c", dark="#d6d05a", dash="longdash", svg_dash="7 3"),
         Style(slot="other-3", light="#8a5a44", dark="#cf9a80", dash="longdashdot", svg_dash="7 2 2 2"),
