@@ -31,6 +31,8 @@ OOM_SCORE = "500"  # of -1000 to 1000, on top of the share of memory in use
 def run_and_exit(events_fd: int) -> NoReturn:
     """Run what stdin says and leave the process: 0 after `Finished`, 1 after `Failed`."""
     os.set_inheritable(events_fd, False)
+    if os.getpgrp() != os.getpid():  # started by hand: what kills this run's group must not reach the shell's
+        os.setpgid(0, 0)
     _prepare_log()
     _volunteer_for_the_kernel()
     writer = _Writer(events_fd)

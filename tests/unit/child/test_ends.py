@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import io
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import pytest
-from tests_child import Watched, is_alive, wait_until
+from tests_child import Watched, is_alive, run_config, wait_until
 
-from amp_core.events import Evaluated, Failed, Finished, Started
+from amp_core.events import Evaluated, Failed, Finished, Started, read_frames
 from amp_core.launcher import Launcher
 
 Watch = Callable[..., Watched]
@@ -77,10 +81,9 @@ def test_an_unknown_workload_and_a_bad_recipe_are_told(watch: Watch) -> None:
     assert unknown.exit_code == 1
     assert unknown.failed.kind == "workload"
     assert "defines no workload 'nonsense'" in unknown.failed.message
-    on_gpu = watch("tiny", device="cuda:0").end() if not os.environ.get("AMP_TEST_CUDA") else None
-    if on_gpu is not None:
-        assert on_gpu.failed.kind == "recipe"
-        assert "choose cpu" in on_gpu.failed.message
+    nowhere = watch("tiny", device="nonsense").end()
+    assert nowhere.failed.kind == "recipe"
+    assert "choose cpu or cuda" in nowhere.failed.message
 
 
 def test_a_soft_cancel_hands_over_every_step_and_says_interrupted(watch: Watch) -> None:
@@ -112,3 +115,22 @@ def test_a_workload_sees_no_secret_and_an_empty_stdin(watch: Watch, secrets: Non
     assert "stdin: ''" in text
     assert text.split("cwd: ")[1].split()[0].endswith("/scratch")
     assert "odd bytes: \\udcff" in text
+
+
+def test_a_run_whose_stdin_ends_dies_with_its_own_group_only(tmp_path: Path) -> None:
+    config = msgspec.json.encode(run_config("loops-forever", tmp_path)) + b"\n"
+    with (tmp_path / "events").open("wb") as events:
+        command = [sys.executable, "-m", "amp_core", "run", "--events-fd", str(events.fileno())]
+        done = subprocess.run(command, input=config, pass_fds=[events.fileno()], capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    with path.open("wb") as events:
+        command = [sys.executable, "-m", "amp_core", "run", "--events-fd", str(events.fileno())]
+        done = subprocess.run(command, input=b"{}\n", pass_fds=[events.fileno()], capture_output=True)
+    assert done.returncode == 1
+    (frame,) = read_frames(io.BytesIO(path.read_bytes()))
+    assert isinstance(frame.event, Failed)
+    assert "the first line of stdin is no run configuration" in frame.event.message
