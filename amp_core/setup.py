@@ -20,9 +20,12 @@ from amp_core.workload import Workload
 def device_named(name: str) -> torch.device:
     """The torch device. Raises `RecipeError` for a name torch does not know."""
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise RecipeError(f"device={name!r} is unknown: choose cpu or cuda") from error
+    if device.type == "cuda" and device.index is None and torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
 
 
 def initial_model(workload: Workload, seed: int, init_perturbation: float, device: torch.device) -> nn.Module:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from amp_core.precision.base import Fp32
+
+
+@contextmanager
+def attention_as_written() -> Iterator[None]:
+    """torch.nn's transformer layers without their fused evaluation path.
+
+    It is taken on a CPU although autocast is on, and then evaluates in FP32 what was trained in a lower precision; on
+    CUDA the layers avoid it by themselves.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 class Bf16Mixed(Fp32):
@@ -15,6 +32,11 @@ class Bf16Mixed(Fp32):
 
     lowers = True
     dtype: ClassVar[torch.dtype] = torch.bfloat16
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        with super().applied(model), attention_as_written():
+            yield
 
     def forward(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, dtype=self.dtype)

@@ -234,7 +234,7 @@ UNLISTED_CASES: dict[str, Call] = {
     "topk": lambda t, d: torch.topk(t(4, dtype=d), 2)[0],
     "sort": lambda t, d: torch.sort(t(4, dtype=d))[0],
     "masked_fill": lambda t, d: t(4, dtype=d).masked_fill(t(4) > 0.5, -1.0),
-    "where": lambda t, d: torch.where(t(4) > 0.5, t(4, dtype=d), t(4)),
+    "where": lambda t, d: torch.where(t.index(4) > 1, t(4, dtype=d), t(4)),
     "amax": lambda t, d: t(3, 4, dtype=d).amax(dim=1),
     "clamp": lambda t, d: t(3, dtype=d).clamp(0.2, 0.4),
     "conv2d with same padding": lambda t, d: functional.conv2d(t(1, 2, 4, 4, dtype=d), t(3, 2, 3, 3), padding="same"),

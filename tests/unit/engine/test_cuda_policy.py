@@ -69,6 +69,33 @@ def test_output_dtype_is_cudas(name: str, dtype: torch.dtype) -> None:
         assert dtypes(call(Inputs("cpu"), dtype)) == expected
 
 
+class Differentiable(Inputs):
+    """Asks for the gradient of the first floating input."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.first: Tensor | None = None
+
+    def __call__(self, *shape: int, dtype: torch.dtype = SINGLE) -> Tensor:
+        made = super().__call__(*shape, dtype=dtype)
+        if self.first is None:
+            self.first = made.requires_grad_()
+        return made
+
+
+@pytest.mark.filterwarnings("ignore:at..nuclear_norm is deprecated")
+@pytest.mark.parametrize("name", [*CUDA_CASES, *UNLISTED_CASES])
+def test_backward_runs_and_keeps_types(name: str) -> None:
+    inputs = Differentiable()
+    with emulated_autocast():
+        result = {**CUDA_CASES, **UNLISTED_CASES}[name](inputs, HALF)
+    outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    torch.stack([output.float().sum() for output in outputs]).sum().backward()
+    assert inputs.first is not None
+    assert inputs.first.grad is not None
+    assert inputs.first.grad.dtype is inputs.first.dtype
+
+
 def test_every_operation_of_this_torch_has_a_place() -> None:
     ours = (
         oplists.TENSOR_CORE

@@ -202,6 +202,18 @@ def test_packed_sequences_run(precision: EmulatedFp16Mixed) -> None:
         assert layer(packed)[0].data.dtype is torch.float16
 
 
+@pytest.mark.parametrize("recipe", ["16-mixed", "bf16-mixed"])
+def test_transformer_layers_evaluate_in_the_recipes_precision(recipe: str) -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    seen: list[torch.dtype] = []
+    layer.linear2.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
+    chosen = precision_for(parse_recipe(recipe), CPU)
+    with chosen.applied(layer), chosen.forward(), torch.no_grad():
+        layer(torch.randn(2, 5, 8))
+    assert seen == [torch.float16 if recipe == "16-mixed" else torch.bfloat16]
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 def test_bce_is_refused_as_on_cuda(precision: EmulatedFp16Mixed) -> None:
     p = torch.rand(3)
     with precision.applied(nn.Identity()):
