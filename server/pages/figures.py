@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from amp_core.verdict.sentences import metric_label
 from server.pages.colours import Style
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif'
@@ -181,13 +182,19 @@ def expected_series(metric: str) -> list[str]:
     return [LOSS.series, f"eval/{metric}", GRADIENT.series, THROUGHPUT.series, MEMORY.series]
 
 
-def run_charts(names: list[str], metric: str, unit: str) -> list[Chart]:
-    """The charts of one run: loss, primary metric, the other known ones that it has, then every further series."""
-    decisive = evaluation(metric, metric, unit)
+def run_charts(names: list[str], metric: str, unit: str, *, emulated: bool = False) -> list[Chart]:
+    """The charts of one run: loss, primary metric, the other known ones that it has, then every further series.
+
+    An emulated run has none of speed and memory.
+    """
+    decisive = evaluation(metric, metric_label(metric), unit)
     known = [LOSS, replace(decisive, size=""), *experiment_charts()[1:]]
     charted = {name for chart in known for name in chart.names}
     others = [
         Chart(id=f"series-{index}", title=name, series=name, unit=name.rsplit("/", 1)[-1], help="", tick="~s")
         for index, name in enumerate(sorted(set(names) - charted))
     ]
-    return [replace(chart, speed=False) for chart in known if chart.series in names] + others
+    shown = [chart for chart in known if chart.series in names and not (chart.speed and emulated)]
+    if emulated:
+        others = [chart for chart in others if not chart.series.startswith(("perf/", "memory/"))]
+    return shown + others

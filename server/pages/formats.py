@@ -54,19 +54,6 @@ def signed(value: object, digits: int = 3) -> str:
     return f"+{text}" if figure is not None and figure > 0 and not text.startswith("+") else text
 
 
-def decimals_for(margin: float) -> int:
-    """How many decimals a difference needs beside a margin: two digits of the margin's own size."""
-    return max(0, 1 - math.floor(math.log10(margin))) if margin > 0 and math.isfinite(margin) else 3
-
-
-def fixed(value: float, decimals: int) -> str:
-    """A difference with its sign and a fixed number of decimals; no minus before zero."""
-    if not math.isfinite(value):
-        return signed(value)
-    text = f"{value:+.{decimals}f}"
-    return (text if float(text) else f"{0:.{decimals}f}").replace("-", _MINUS)
-
-
 def percent(value: object, decimals: int = 1) -> str:
     """A fraction as a percentage."""
     figure = as_float(value)

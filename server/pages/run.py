@@ -103,7 +103,12 @@ def _charts(run: dict[str, Any], names: list[str], primary: dict[str, Any]) -> l
     if run["kind"] == "benchmark":
         return []
     coming = [] if run["state"] in FINAL else figures.expected_series(primary["metric"])
-    return figures.run_charts(list(dict.fromkeys([*names, *coming])), primary["metric"], primary.get("unit", ""))
+    return figures.run_charts(
+        list(dict.fromkeys([*names, *coming])),
+        primary["metric"],
+        primary.get("unit", ""),
+        emulated=run["numerics"] == "emulated",
+    )
 
 
 @router.post("/runs/{run_id}/cancel")

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from amp_core.verdict.sentences import metric_label
 from server.db.tables import Event
 from server.pages.formats import between, number, percent, size
 
@@ -47,7 +48,7 @@ def stats(run: dict[str, Any], primary: dict[str, Any]) -> list[dict[str, str]]:
     if decisive:
         best = decisive["max"] if primary["higher_is_better"] else decisive["min"]
         detail = f"{primary.get('unit', '')} at the last evaluation, best {number(best)}".strip()
-        found.append({"label": primary["metric"], "value": number(decisive["last"]), "detail": detail})
+        found.append({"label": metric_label(primary["metric"]), "value": number(decisive["last"]), "detail": detail})
     if "train/loss" in metrics:
         found.append({"label": "Training loss", "value": number(metrics["train/loss"]["last"]), "detail": "last"})
     if "amp/loss_scale" in metrics:
@@ -63,8 +64,10 @@ def stats(run: dict[str, Any], primary: dict[str, Any]) -> list[dict[str, str]]:
         )
     emulated = run["numerics"] == "emulated"
     if "perf/samples_per_s" in metrics:
-        value = "not measured here" if emulated else number(metrics["perf/samples_per_s"]["last"], 3)
-        found.append({"label": "Speed", "value": value, "detail": "" if emulated else "samples/s"})
+        value = "–" if emulated else number(metrics["perf/samples_per_s"]["last"], 3)
+        found.append(
+            {"label": "Speed", "value": value, "detail": "emulated: not measured here" if emulated else "samples/s"}
+        )
     if "memory/process_bytes" in metrics and not emulated:
         peak = size(metrics["memory/process_bytes"]["max"])
         found.append({"label": "Process memory", "value": peak, "detail": "peak"})

@@ -6,8 +6,10 @@ import math
 from statistics import fmean, stdev
 from typing import Any
 
+from amp_core.verdict import sentences
 from server.pages.colours import Style
-from server.pages.formats import as_float, between, decimals_for, fixed, number
+from server.pages.formats import as_float, between, number
+from server.pages.verdicts import primary_of
 
 _ROLES = {"control": "A/A control", "benchmark": "Benchmarks"}
 
@@ -72,17 +74,17 @@ def _mean_text(values: list[float]) -> str:
 
 
 def _delta_text(values: dict[int, float], baseline: dict[int, float], primary: dict[str, Any]) -> str:
-    pairs = [
-        values[seed] - baseline[seed]
-        for seed in values
-        if seed in baseline and math.isfinite(values[seed]) and math.isfinite(baseline[seed])
-    ]
-    if not pairs:
+    """The mean difference over pairs of finite values, in the verdict's own words."""
+    known = primary_of(primary)
+    harms = []
+    for seed, value in values.items():
+        other = baseline.get(seed, math.nan)
+        harm = (other - value if known.higher_is_better else value - other) / (abs(other) if known.relative else 1.0)
+        if math.isfinite(harm):
+            harms.append(harm)
+    if not harms:
         return ""
-    scale = abs(fmean(baseline.values())) if primary.get("relative") else 1.0
-    decimals = decimals_for(float(primary["margin"]) * scale)
-    unit = f" {primary['unit']}" if primary.get("unit") else ""
-    return f"Δ {fixed(fmean(pairs), decimals)}{unit} over {len(pairs)} pair{'s' if len(pairs) != 1 else ''}"
+    return f"Δ {sentences.signed(known, fmean(harms))} over {len(harms)} pair{'s' if len(harms) != 1 else ''}"
 
 
 def non_finite_text(metrics: dict[str, dict[str, Any]]) -> str:

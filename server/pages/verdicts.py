@@ -6,31 +6,39 @@ import json
 import math
 from typing import Any
 
+from amp_core.verdict import sentences
+from amp_core.verdict.evidence import Primary
 from server.pages.colours import Style
-from server.pages.formats import as_float, decimals_for, fixed, number, percent, size
+from server.pages.formats import as_float, number, percent, size
 from server.pages.whisker import Difference, Scale, draw
 
 EMULATED_GAIN = "not measured here (emulated)"
 
 
+def primary_of(told: dict[str, Any]) -> Primary:
+    """The primary metric of a comparison or a plan, as the verdict's own sentences take it."""
+    fields = ("metric", "higher_is_better", "margin", "relative", "unit")
+    return Primary(**{field: told[field] for field in fields if field in told})
+
+
 def cards(comparison: dict[str, Any], styles: dict[str, Style]) -> list[dict[str, Any]]:
     """One card per candidate, in the order of the experiment, with its scorecard row."""
-    higher = bool(comparison["primary"]["higher_is_better"])
+    primary = primary_of(comparison["primary"])
     differences = {item["recipe"]: _difference(item["quality"]) for item in comparison["recipes"]}
     known = [difference for difference in differences.values() if difference is not None]
     margin = next((as_float(item["quality"]["margin"]) for item in comparison["recipes"] if item["quality"]), None)
     scale = Scale(margin, known) if margin and known else None
     return [
-        _card(item, styles[item["recipe"]], differences[item["recipe"]], scale, higher)
+        _card(item, styles[item["recipe"]], differences[item["recipe"]], scale, primary)
         for item in comparison["recipes"]
     ]
 
 
 def _card(
-    item: dict[str, Any], style: Style, difference: Difference | None, scale: Scale | None, higher: bool
+    item: dict[str, Any], style: Style, difference: Difference | None, scale: Scale | None, primary: Primary
 ) -> dict[str, Any]:
     quality, gain = item["quality"], item["gain"]
-    text = _quality_text(quality, difference, higher)
+    text = _quality_text(quality, primary)
     emulated = item["numerics"] == "emulated"
     return {
         "recipe": item["recipe"],
@@ -66,19 +74,15 @@ def _difference(quality: dict[str, Any] | None) -> Difference | None:
     return Difference(mean=-mean, interval=interval, seeds=seeds)
 
 
-def _quality_text(quality: dict[str, Any] | None, difference: Difference | None, higher: bool) -> str:
-    """``−0.03 dB [−0.10, +0.05]``, with the sign the metric itself has."""
-    if quality is None or difference is None:
+def _quality_text(quality: dict[str, Any] | None, primary: Primary) -> str:
+    """``−0.03 dB [−0.10, +0.05]``, in the words and decimals of the verdict itself."""
+    mean = as_float(quality["mean_harm"]) if quality else None
+    if quality is None or mean is None:
         return ""
-    sign = 1.0 if higher else -1.0
-    factor, unit = (100.0, "%") if quality.get("relative") else (1.0, quality["unit"])
-    decimals = decimals_for(factor * float(quality["margin"]))
-    mean = fixed(sign * factor * difference.mean, decimals)
-    suffix = f" {unit}" if unit else ""
-    if difference.interval is None:
-        return f"{mean}{suffix}, no interval yet"
-    ends = sorted(sign * factor * end for end in difference.interval)
-    return f"{mean}{suffix} [{fixed(ends[0], decimals)}, {fixed(ends[1], decimals)}]"
+    if not quality["interval"]:
+        return f"{sentences.signed(primary, mean)}, no interval yet"
+    low, high = (float(end) for end in quality["interval"])
+    return f"{sentences.signed(primary, mean)} {sentences.signed_interval(primary, low, high)}"
 
 
 def _points(item: dict[str, Any]) -> list[dict[str, str]]:

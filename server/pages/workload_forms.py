@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from server.pages.formats import number
+from amp_core.verdict import sentences
+from amp_core.verdict.evidence import Primary
+from server.pages.verdicts import primary_of
 
 
 def margin_text(primary: dict[str, Any] | None) -> str:
-    """``0.25 dB`` or ``1 % of the baseline``."""
-    if not primary:
-        return ""
-    if primary.get("relative"):
-        return f"{number(100 * primary['margin'])} % of the baseline"
-    unit = f" {primary['unit']}" if primary.get("unit") else ""
-    return f"{number(primary['margin'])}{unit}"
+    """``0.25 dB``, ``0.5 percentage points`` or ``1 % of the baseline``, as the verdict says it."""
+    return sentences.margin_text(_primary(primary)) if primary else ""
+
+
+def _primary(primary: dict[str, Any]) -> Primary:
+    """A workload's declaration calls the metric ``name``."""
+    return primary_of({"metric": primary["name"], **primary})
 
 
 def margin_hint(primary: dict[str, Any]) -> str:
     """What the margin field takes."""
     if primary.get("relative"):
         return f"As a fraction of the baseline: {primary['margin']:g} is {margin_text(primary)}."
-    return f"In {primary['unit']}." if primary.get("unit") else "In the metric's own unit."
+    return (
+        f"In {primary['unit']}."
+        if primary.get("unit")
+        else f"In the metric's own unit: {primary['margin']:g} is {margin_text(primary)}."
+    )
 
 
 def parameter_hint(parameter: dict[str, Any]) -> str:
@@ -43,4 +49,5 @@ def with_hints(workload: dict[str, Any]) -> dict[str, Any]:
     parameters = [
         {"choices": None, **parameter, "hint": parameter_hint(parameter)} for parameter in workload["parameters"]
     ]
-    return {**workload, "parameters": parameters, "margin_hint": margin_hint(workload["primary"])}
+    label = sentences.metric_label(workload["primary"]["name"])
+    return {**workload, "parameters": parameters, "margin_hint": margin_hint(workload["primary"]), "metric": label}

@@ -78,6 +78,7 @@ export interface Drawing {
   traces: Record<string, any>[];
   range: [number, number] | null;
   clips: boolean;
+  log: boolean;
   notes: Note[];
   empty: boolean;
 }

@@ -13,9 +13,7 @@ from markupsafe import escape
 from server.pages.formats import (
     ago,
     between,
-    decimals_for,
     duration,
-    fixed,
     middle,
     number,
     percent,
@@ -58,17 +56,6 @@ def test_signs_and_shares() -> None:
     assert signed(-0.5) == "−0.500"
     assert percent(0.034) == "3.4 %"
     assert percent(None) == "–"
-
-
-@pytest.mark.parametrize(("margin", "decimals"), [(0.25, 2), (0.005, 4), (1.0, 1), (25.0, 0), (0.0, 3)])
-def test_a_difference_has_two_digits_of_its_margin(margin: float, decimals: int) -> None:
-    assert decimals_for(margin) == decimals
-
-
-def test_a_difference_never_is_minus_zero() -> None:
-    assert fixed(-0.001, 2) == "0.00"
-    assert fixed(-0.04, 2) == "−0.04"
-    assert fixed(math.nan, 2) == "NaN"
 
 
 @pytest.mark.parametrize(

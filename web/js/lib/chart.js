@@ -91,7 +91,7 @@ export class ChartView {
     const drawing = tracesOf(this.chart, this.shared.groups(), this.shared.store, { theme, full: this.full, skips: this.shared.skips });
     this.#note(drawing);
     if (drawing.empty && !this.drawn) return this.#placeholder();
-    const layout = this.#layout(theme, drawing.range);
+    const layout = this.#layout(theme, drawing);
     if (!this.drawn) this.plot.replaceChildren();
     await (this.drawn ? Plotly.react : Plotly.newPlot)(this.plot, drawing.traces, layout, this.shared.data.config);
     const { onZoom } = this.shared;
@@ -100,8 +100,8 @@ export class ChartView {
     this.#table();
   }
 
-  /** @param {Theme} theme @param {[number, number] | null} range */
-  #layout(theme, range) {
+  /** @param {Theme} theme @param {Drawing} drawing */
+  #layout(theme, { range, log }) {
     const colours = this.shared.data.themes[theme];
     const layout = structuredClone(this.chart.layout);
     layout.font.color = colours.text;
@@ -109,7 +109,8 @@ export class ChartView {
     for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2].filter(Boolean)) Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
     layout.xaxis.range = [0, this.shared.data.steps * 1.015];
     if (range) Object.assign(layout.yaxis, { range, autorange: false });
-    if (range && this.chart.log) Object.assign(layout.yaxis, this.chart.powers ? powerTicks(range) : decadeTicks(range));
+    if (this.chart.log && !log) layout.yaxis.type = "linear";
+    if (range && log) Object.assign(layout.yaxis, this.chart.powers ? powerTicks(range) : decadeTicks(range));
     layout.yaxis.uirevision = `${this.full}`;
     layout.yaxis3 = { overlaying: "y", range: [0, 1], visible: false, fixedrange: true };
     return layout;

@@ -42,10 +42,14 @@ export function tracesOf(chart, groups, store, view) {
   }
   const sampled = shown.flatMap((group) => membersOf(chart.series, group, store)).find(({ points }) => points.kind === "binned");
   if (sampled) notes.unshift({ text: `${count(sampled.points.steps.length)} of ${count(sampled.points.stored)} points a run, extremes kept` });
-  const scale = robustRange(every, chart);
-  if (scale?.clips && !view.full) marks.push(...clippedMarks(chart, shown, store, scale.range, view.theme, notes));
+  const drawable = chart.log ? every.filter((value) => value > 0).length : every.length;
+  const log = chart.log && drawable > 0;
+  const hiddenZeros = log ? every.filter((value) => value <= 0).length : 0;
+  if (hiddenZeros) notes.push({ text: `${count(hiddenZeros)} zero${hiddenZeros === 1 ? "" : "s"} below the log scale`, clip: true });
+  const scale = robustRange(every, { log, zero: chart.zero });
+  if (scale?.clips && !view.full) marks.push(...clippedMarks({ ...chart, log }, shown, store, scale.range, view.theme, notes));
   const lane = chart.lane ? laneTraces(chart.lane, shown, store, view, notes) : [];
-  return { traces: [...lines, ...lane, ...marks], range: scale && (view.full ? scale.full : scale.range), clips: Boolean(scale?.clips), notes, empty: !lines.length };
+  return { traces: [...lines, ...lane, ...marks], range: scale && (view.full ? scale.full : scale.range), clips: Boolean(scale?.clips), log, notes, empty: !lines.length };
 }
 
 /** @param {number} number */
