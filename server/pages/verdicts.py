@@ -75,14 +75,14 @@ def _difference(quality: dict[str, Any] | None) -> Difference | None:
 
 
 def _quality_text(quality: dict[str, Any] | None, primary: Primary) -> str:
-    """``−0.03 dB [−0.10, +0.05]``, in the words and decimals of the verdict itself."""
+    """``−0.03 dB (−0.10 to +0.05 dB)``, in the words and decimals of the verdict itself."""
     mean = as_float(quality["mean_harm"]) if quality else None
     if quality is None or mean is None:
         return ""
     if not quality["interval"]:
         return f"{sentences.signed(primary, mean)}, no interval yet"
     low, high = (float(end) for end in quality["interval"])
-    return f"{sentences.signed(primary, mean)} {sentences.signed_interval(primary, low, high)}"
+    return f"{sentences.signed(primary, mean)} ({sentences.signed_interval(primary, low, high)})"
 
 
 def _points(item: dict[str, Any]) -> list[dict[str, str]]:
