@@ -15,6 +15,7 @@ from amp_core.errors import RecipeError
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 ScalerKind = Literal["dynamic", "static", "none"]
 Fp16Compute = Literal["auto", "emulated", "native"]
+AutocastPolicy = Literal["auto", "native", "cuda"]
 RunKind = Literal["train", "benchmark"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -51,14 +52,16 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     ``fp16_compute`` matters only to ``16-mixed`` on a CPU: ``emulated`` computes as tensor cores do (inputs and outputs
     rounded to fp16, fp32 accumulation, CUDA's autocast lists), ``native`` uses the CPU's own fp16 kernels, ``auto``
-    picks native on devices with fp16 arithmetic and emulated elsewhere. ``fp32_modules`` are module names or globs
-    (``blocks.*.norm``).
+    picks native on devices with fp16 arithmetic and emulated elsewhere. ``autocast_policy`` says whose list decides
+    which operations are lowered: the device's own (``native``), CUDA's (``cuda``), or ``auto``: CUDA's where fp16 is
+    emulated, else the device's own. ``fp32_modules`` are module names or globs (``blocks.*.norm``).
     """
 
     name: str
     precision: Precision
     scaler: Scaler | None = None
     fp16_compute: Fp16Compute = "auto"
+    autocast_policy: AutocastPolicy = "auto"
     fp32_modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -75,6 +78,15 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise RecipeError(
                 f"fp16_compute={self.fp16_compute!r} with precision={self.precision!r}: it applies to 16-mixed only; "
                 "leave it out"
+            )
+        if self.precision == "32-true" and self.autocast_policy != "auto":
+            raise RecipeError(
+                f"autocast_policy={self.autocast_policy!r} with precision='32-true': nothing is lowered; leave it out"
+            )
+        if self.fp16_compute == "native" and self.autocast_policy == "cuda":
+            raise RecipeError(
+                "autocast_policy='cuda' with fp16_compute='native': native fp16 follows the device's own list; "
+                "choose fp16_compute='emulated' or autocast_policy='native'"
             )
         if any(not pattern for pattern in self.fp32_modules):
             raise RecipeError("fp32_modules holds an empty name: give module names or globs such as 'blocks.*.norm'")

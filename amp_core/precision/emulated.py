@@ -1,18 +1,18 @@
-"""fp16 mixed precision on a CPU, computed as tensor cores compute it and with CUDA's autocast lists."""
+"""Mixed precision on a CPU under rules of our own: tensor-core arithmetic for fp16, CUDA's or the CPU's lists."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
 from torch.library import Library, fallthrough_kernel
 
 from amp_core.precision import kernels, oplists, weight_casts
-from amp_core.precision.autocast import Fp16Mixed
+from amp_core.precision.autocast import Bf16Mixed, Fp16Mixed
 
 _RULES = (
     (oplists.TENSOR_CORE | oplists.RECURRENT, kernels.tensor_core, False),
@@ -23,7 +23,10 @@ _RULES = (
     (oplists.HALF_ON_CUDA, kernels.half_on_cuda, False),
     (oplists.BANNED, kernels.banned, False),
 )
-_installed: Library | None = None
+_NATIVE_RULES = ((oplists.TENSOR_CORE | oplists.TENSOR_CORE_CHAIN, kernels.tensor_core, False),)
+
+Lists = Literal["cuda", "native"]
+_installed: tuple[Lists, Library] | None = None
 
 
 class EmulatedFp16Mixed(Fp16Mixed):
@@ -33,48 +36,73 @@ class EmulatedFp16Mixed(Fp16Mixed):
     """
 
     numerics: ClassVar[str] = "emulated"
+    lists: ClassVar[Lists] = "cuda"
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        with cuda_rules(), super().applied(model):
+        with autocast_rules(self.lists), super().applied(model):
             yield
 
     @contextmanager
     def forward(self) -> Iterator[None]:
-        with torch.autocast("cpu", dtype=torch.float16), weight_casts.region():
+        with torch.autocast("cpu", dtype=self.dtype), weight_casts.region():
             yield
 
     def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "autocast_lists": "cuda", "accumulation": "float32"}
+        return {**super().describe(), "autocast_lists": self.lists, "accumulation": "float32"}
+
+
+class NativeListsFp16Mixed(EmulatedFp16Mixed):
+    """Emulated products, and the CPU's own list for everything else: softmax, norms, exp and sums stay in fp16."""
+
+    lists = "native"
+
+
+class CudaListsBf16Mixed(EmulatedFp16Mixed):
+    """bfloat16 in the CPU's own arithmetic with CUDA's autocast lists."""
+
+    dtype = torch.bfloat16
+
+    def describe(self) -> dict[str, Any]:
+        return {**Bf16Mixed.describe(self), "autocast_lists": self.lists}
 
 
 @contextmanager
-def cuda_rules() -> Iterator[None]:
-    """CUDA's autocast rules and tensor-core arithmetic under the AutocastCPU dispatch key, for the whole process."""
+def autocast_rules(lists: Lists) -> Iterator[None]:
+    """Our rules under the AutocastCPU dispatch key for the whole process. Two lists at once are an error."""
     global _installed  # noqa: PLW0603 - the dispatcher is global, so is what was put there
     if _installed is not None:
+        if _installed[0] != lists:
+            raise RuntimeError(f"autocast rules of the {_installed[0]} lists are in force: leave them before {lists!r}")
         yield
         return
-    _installed = _install()
+    library = _install(lists)
+    _installed = (lists, library)
     try:
         yield
     finally:
-        _installed._destroy()  # type: ignore[no-untyped-call]
+        library._destroy()  # type: ignore[no-untyped-call]
         _installed = None
 
 
-def _install() -> Library:
+def cuda_rules() -> AbstractContextManager[None]:
+    """CUDA's autocast rules and tensor-core arithmetic for the whole process."""
+    return autocast_rules("cuda")
+
+
+def _install(lists: Lists) -> Library:
     library = Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    own = autocast_ops("AutocastCPU")
     listed: set[str] = set()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Warning only once for all operators")
-        for names, rule, with_keyset in _RULES:
-            for name in sorted(names):
+        for names, rule, with_keyset in _RULES if lists == "cuda" else _NATIVE_RULES:
+            for name in sorted(names if lists == "cuda" else names & own):
                 op = _overload(name)
                 if op is not None:
                     library.impl(name, rule(op), "AutocastCPU", with_keyset=with_keyset)  # type: ignore[no-untyped-call]
                     listed.add(name)
-        for name in sorted(autocast_ops("AutocastCPU") - listed):
+        for name in sorted(own - listed if lists == "cuda" else ()):
             library.impl(name, fallthrough_kernel, "AutocastCPU")  # type: ignore[no-untyped-call]
     return library
 

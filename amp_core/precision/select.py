@@ -8,14 +8,14 @@ from amp_core.config import Recipe
 from amp_core.errors import RecipeError
 from amp_core.precision.autocast import Bf16Mixed, Fp16Mixed
 from amp_core.precision.base import Fp32
-from amp_core.precision.emulated import EmulatedFp16Mixed
+from amp_core.precision.emulated import CudaListsBf16Mixed, EmulatedFp16Mixed, NativeListsFp16Mixed
 
 
 def precision_for(recipe: Recipe, device: torch.device) -> Fp32:
     """The precision a recipe means on a device.
 
     ``fp16_compute='auto'`` is emulated on every CPU, so that results do not depend on the host's fp16 kernels, and
-    native on CUDA.
+    native on CUDA. ``autocast_policy='auto'`` is CUDA's list where fp16 is emulated, else the device's own.
 
     Raises:
         RecipeError: if the device cannot run the recipe.
@@ -32,11 +32,12 @@ def precision_for(recipe: Recipe, device: torch.device) -> Fp32:
             raise RecipeError(
                 f"precision='bf16-mixed' needs compute capability 8.0; {name} is below it: choose 16-mixed or 32-true"
             )
-        return Bf16Mixed(recipe, device)
+        other_lists = recipe.autocast_policy == "cuda" and device.type == "cpu"
+        return CudaListsBf16Mixed(recipe, device) if other_lists else Bf16Mixed(recipe, device)
     if recipe.fp16_compute == "native" or (recipe.fp16_compute == "auto" and device.type == "cuda"):
         return Fp16Mixed(recipe, device)
     if device.type != "cpu":
         raise RecipeError(
             f"fp16_compute='emulated' needs a CPU; {str(device)!r} has real fp16 arithmetic: choose native or auto"
         )
-    return EmulatedFp16Mixed(recipe, device)
+    return (NativeListsFp16Mixed if recipe.autocast_policy == "native" else EmulatedFp16Mixed)(recipe, device)

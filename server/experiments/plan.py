@@ -82,8 +82,10 @@ def recipe_json(recipe: Recipe) -> dict[str, Any]:
 
 
 def is_emulated(recipe: Recipe, device: str) -> bool:
-    """Whether fp16 is computed as tensor cores would, in software: then speed and memory mean nothing here."""
-    return recipe.precision == "16-mixed" and device == "cpu" and recipe.fp16_compute != "native"
+    """Whether arithmetic or lists of another device are imitated: then speed and memory mean nothing here."""
+    if device != "cpu":
+        return False
+    return recipe.autocast_policy == "cuda" or (recipe.precision == "16-mixed" and recipe.fp16_compute != "native")
 
 
 def expand(plan: Plan) -> Iterator[PlannedRun]:
