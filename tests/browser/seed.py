@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from amp_core import events
 from server.access import Principal
@@ -218,6 +218,7 @@ class History:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.sequence = 10_000
         self.database: Database = open_database(settings)
         now = datetime.now(UTC)
         with self.database.write() as session:
@@ -295,6 +296,16 @@ class History:
                 finish(session, run.run_id, run.attempt, "failed", reason, exit_code=1)
             elif until is None:
                 finish(session, run.run_id, run.attempt, "completed", None, exit_code=0)
+
+    def add_point(self, name: str, value: float) -> None:
+        """One more point of the run that is still running, as its worker would store it."""
+        with self.database.write() as session:
+            run = session.scalars(select(Run).where(Run.state == "running").order_by(Run.id)).first()
+            assert run is not None, "a run is running"
+            self.sequence += 1
+            points = column(name, np.array([run.step + 1]), np.array([value]), time.time())
+            frame = events.Frame(sequence=self.sequence, at=time.time(), event=events.Segment(columns=[points]))
+            store_frames(session, run.id, run.attempt, [frame])
 
     def age(self, experiment_id: int, **span: float) -> None:
         """Move an experiment into the past."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_cold_load_keeps_its_budget(dashboard: Dashboard, path: str) -> None:
         with dashboard.open() as cold:
             page = cold.new_page()
             answers: list[Response] = []
-            page.on("response", answers.append)
+            page.on("response", lambda answer: answers.append(answer))
             page.goto(path)
             wait_for_charts(page)
             paints.append(largest_paint(page))
@@ -105,7 +106,7 @@ def test_static_files_are_compressed_and_cached_for_ever(dashboard: Dashboard) -
     with dashboard.open() as context:
         page = context.new_page()
         answers: list[Response] = []
-        page.on("response", answers.append)
+        page.on("response", lambda answer: answers.append(answer))
         page.goto("/experiments/3")
         wait_for_charts(page)
         static = [answer for answer in answers if "/static/" in answer.url]
@@ -194,3 +195,25 @@ def test_pages_work_without_scripts(dashboard: Dashboard) -> None:
         assert page.locator(".whisker").count() == 3
         page.click("[data-theme-switch] button")
         assert page.get_attribute("html", "data-theme") == "dark"
+
+
+def test_a_stored_point_is_on_the_chart_within_about_a_second(dashboard: Dashboard) -> None:
+    """From the commit of a segment to the drawn line, without a reload; the best of three on a busy machine."""
+    with dashboard.open() as context:
+        page = context.new_page()
+        page.set_viewport_size({"width": 1440, "height": 2400})
+        page.goto("/experiments/4")
+        page.wait_for_selector("[data-live][data-state=live]")
+        page.wait_for_selector("[data-chart='loss'] .main-svg")
+        page.evaluate("window.neverReloaded = true")
+        delays = []
+        for value in (7.25, 7.5, 7.75):
+            begun = time.monotonic()
+            dashboard.history.add_point("train/loss", value)
+            page.wait_for_function(
+                f"""() => document.querySelector("[data-chart='loss'] [data-plot]").data
+                    .some((trace) => trace.y.includes({value}))"""
+            )
+            delays.append(time.monotonic() - begun)
+        assert page.evaluate("window.neverReloaded") is True
+        assert min(delays) < 1.1, delays

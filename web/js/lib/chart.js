@@ -9,6 +9,7 @@
  *   onView?: () => void, onZoom?: (view: ChartView, change: Record<string, any>) => void}} Shared
  */
 
+import { throttled } from "./live.js";
 import { decadeTicks, powerTicks } from "./summary.js";
 import { tracesOf } from "./traces.js";
 
@@ -30,6 +31,29 @@ export function currentTheme() {
   const chosen = document.documentElement.dataset.theme;
   if (chosen === "light" || chosen === "dark") return chosen;
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+/**
+ * Redraws the charts of the series that changed: at once when drawing is cheap, less often the longer it takes, so that
+ * a page with many runs stays responsive.
+ * @param {ChartView[]} charts
+ * @returns {(names: string[]) => void}
+ */
+export function liveDrawing(charts) {
+  /** @type {Set<string>} */
+  const touched = new Set();
+  let interval = 250;
+  const draw = throttled(async () => {
+    const begin = performance.now();
+    const due = charts.filter(({ chart }) => chart.names.some((name) => touched.has(name)));
+    touched.clear();
+    await Promise.all(due.map((chart) => chart.draw()));
+    interval = Math.min(1500, Math.max(250, 4 * (performance.now() - begin)));
+  }, () => interval);
+  return (names) => {
+    for (const name of names) touched.add(name);
+    draw();
+  };
 }
 
 /** @param {ParentNode} parent @param {string} selector @returns {HTMLElement} */

@@ -118,7 +118,10 @@ export async function refreshRegions(onSwap = () => {}) {
   }
 }
 
-/** Run `work` at most once in `interval` ms, the last call always included. @param {() => void} work @param {number} interval */
+/**
+ * Run `work` at most once in `interval` ms, the last call always included.
+ * @param {() => void} work @param {number | (() => number)} interval
+ */
 export function throttled(work, interval) {
   /** @type {ReturnType<typeof setTimeout> | null} */
   let timer = null;
@@ -129,6 +132,6 @@ export function throttled(work, interval) {
       timer = null;
       last = Date.now();
       work();
-    }, Math.max(0, interval - (Date.now() - last)));
+    }, Math.max(0, (typeof interval === "number" ? interval : interval()) - (Date.now() - last)));
   };
 }

@@ -1,6 +1,6 @@
 /** The experiment page: charts over all runs, one legend, live points, findings swapped in as they come. */
 
-import { ChartView } from "../lib/chart.js";
+import { ChartView, liveDrawing } from "../lib/chart.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { PointStore } from "../lib/points.js";
 
@@ -15,7 +15,7 @@ const hidden = new Set(view.getAll("hide"));
 const shared = { data, store, skips, groups: () => data.groups.filter((group) => !hidden.has(group.name)), onView: rememberView };
 const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 for (const chart of charts) chart.full = view.getAll("full").includes(chart.chart.id);
-const redraw = throttled(() => charts.forEach((chart) => chart.draw()), 1000);
+const redraw = liveDrawing(charts);
 const drawNow = () => charts.forEach((chart) => chart.draw());
 
 /** The address always shows the same view after a reload, and to whoever gets the link. */
@@ -79,7 +79,7 @@ function follow(place) {
         store.append(run, name, points, attempt);
         if (name === "amp/skipped") noteSkips(run, points);
       }
-      redraw();
+      redraw(Object.keys(series));
     },
     experiment: () => swap(),
     end() {

@@ -1,6 +1,6 @@
 /** The run page: its charts, events and log, live; zooming in fetches exact points. */
 
-import { ChartView } from "../lib/chart.js";
+import { ChartView, liveDrawing } from "../lib/chart.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { PointStore } from "../lib/points.js";
 
@@ -14,7 +14,7 @@ const log = /** @type {HTMLElement} */ (document.querySelector("[data-log]"));
 const shared = { data, store, skips: new Map([[data.id, skipped]]), groups: () => data.groups, onZoom };
 const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 const drawNow = () => charts.forEach((chart) => chart.draw());
-const redraw = throttled(drawNow, 1000);
+const redraw = liveDrawing(charts);
 const swap = throttled(() => refreshRegions(), 1500);
 
 /** @param {string} name @param {Record<string, number>} query */
@@ -76,7 +76,7 @@ const live = new Live(`/api/v1/runs/${data.id}/stream`, {
       if (name === "amp/skipped") points.steps.forEach((step, index) => Number(points.values[index]) > 0 && skipped.add(step));
     }
     showStep(Math.max(...columns.map(([, { steps }]) => steps.at(-1) ?? 0)));
-    redraw();
+    redraw(Object.keys(series));
   },
   event: () => swap(),
   log({ text }) {
