@@ -79,3 +79,8 @@ def series_of(events: Iterable[Event]) -> dict[str, dict[int, float]]:
                 assert not points.keys() & set(steps), "a point comes once"
                 points.update(zip(steps, values, strict=True))
     return found
+
+
+def events_of(events: Iterable[Event], kind: type) -> list[Any]:
+    """The events of one kind, in order."""
+    return [event for event in events if isinstance(event, kind)]

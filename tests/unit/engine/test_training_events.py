@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from small_workloads import Classes, DropoutNet, Exploding, TinyLoss, config_of, series_of
+from small_workloads import Classes, DropoutNet, Exploding, TinyLoss, config_of, events_of, series_of
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from amp_core.errors import Interrupted, RecipeError, WorkloadError
+from amp_core.errors import Interrupted
 from amp_core.events import (
-    Artifact,
     Evaluated,
     Event,
     Finished,
@@ -33,22 +30,16 @@ from amp_core.events import (
 from amp_core.precision import precision_for
 from amp_core.setup import build_step, training_batches
 from amp_core.training import _Training, train
-from amp_core.workload import Workload
 
-PICTURE = b"\x89PNG\r\n\x1a\n..."
 UNSCALED = {"precision": "16-mixed", "scaler": "none"}
-
-
-def kinds(events: list[Event], kind: type) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
 
 
 def test_a_run_starts_finishes_and_travels() -> None:
     events = list(train(config_of("bf16-mixed", eval_every=10), Classes()))
     assert isinstance(events[0], Started)
     assert isinstance(events[-1], Finished)
-    assert [(e.step, e.final) for e in kinds(events, Evaluated)] == [(10, False), (20, False), (30, True)]
-    last = kinds(events, Evaluated)[-1]
+    assert [(e.step, e.final) for e in events_of(events, Evaluated)] == [(10, False), (20, False), (30, True)]
+    last = events_of(events, Evaluated)[-1]
     assert last.num_samples == 7 * 16
     assert set(last.metrics) == {"loss", "accuracy"}
     assert events[-1].metrics == last.metrics
@@ -103,21 +94,21 @@ def test_gradient_norm_is_after_unscaling() -> None:
 def test_skipped_steps_are_events_points_and_lost_samples() -> None:
     recipe = {"precision": "16-mixed", "scaler": {"init_scale": 2.0**30}}
     events = list(train(config_of(recipe), DropoutNet()))
-    skipped = kinds(events, StepSkipped)
+    skipped = events_of(events, StepSkipped)
     series = series_of(events)
     assert len(skipped) > 3
     assert [event.step for event in skipped] == [s for s, value in series["amp/skipped"].items() if value]
     assert all(event.scale_after == event.scale_before / 2 for event in skipped)
     assert series["amp/loss_scale"][1] == 2.0**30
-    finished = kinds(events, Finished)[0]
+    finished = events_of(events, Finished)[0]
     assert finished.skipped_steps == len(skipped)
     assert finished.lost_samples == 16 * len(skipped)
-    assert not kinds(events, NonFinite), "a skipped step is no fault"
+    assert not events_of(events, NonFinite), "a skipped step is no fault"
 
 
 def test_numerics_are_sampled_first_last_and_between() -> None:
     events = list(train(config_of("16-mixed", numerics_every=10), DropoutNet()))
-    numerics = kinds(events, Numerics)
+    numerics = events_of(events, Numerics)
     assert [event.step for event in numerics] == [1, 10, 20, 30]
     assert [row.module for row in numerics[0].modules] == ["0", "3", "4"]
     assert numerics[0].loss_scale == 65536.0
@@ -126,47 +117,47 @@ def test_numerics_are_sampled_first_last_and_between() -> None:
 
 def test_native_recipes_compare_with_fp32_on_few_samples() -> None:
     events = list(train(config_of("bf16-mixed", numerics_every=2), DropoutNet()))
-    measured = [e.step for e in kinds(events, Numerics) if not math.isnan(e.modules[0].underflow_fraction)]
+    measured = [e.step for e in events_of(events, Numerics) if not math.isnan(e.modules[0].underflow_fraction)]
     assert measured == [1, 16, 30]
     assert list(series_of(events)["grad/underflow_fraction"]) == measured
 
 
 def test_vanished_gradients_are_reported_once_and_return_when_scaled() -> None:
     events = list(train(config_of(UNSCALED, numerics_every=5), TinyLoss()))
-    (found,) = kinds(events, ZeroGradients)
+    (found,) = events_of(events, ZeroGradients)
     assert found.step == 1
     assert found.probe_scale == 65536.0
     assert found.zero_fraction["0"] >= 0.99
     assert found.probe.keys() == found.zero_fraction.keys()
     assert found.probe["0"] < 0.5, "scaled, they return"
-    row = {row.module: row for row in kinds(events, Numerics)[0].modules}["0"]
+    row = {row.module: row for row in events_of(events, Numerics)[0].modules}["0"]
     assert row.underflow_fraction > 0.9
     assert series_of(events)["grad/underflow_fraction"][1] > 0.5
 
 
 def test_the_same_loss_in_fp32_has_no_zero_gradients() -> None:
     events = list(train(config_of("32-true"), TinyLoss()))
-    assert not kinds(events, ZeroGradients)
+    assert not events_of(events, ZeroGradients)
     assert series_of(events)["grad/fp16_underflow_fraction"][1] > 0.9, "the prediction for fp16 without a scale"
 
 
 def test_dead_weights_end_the_run_after_fifty_steps() -> None:
     events = list(train(config_of("32-true", steps=500, flush_interval_s=0.0), Exploding()))
-    finished = kinds(events, Finished)[0]
+    finished = events_of(events, Finished)[0]
     assert finished.steps == 6 + 50
     assert math.isnan(finished.metrics["loss"])
-    found = [(event.step, event.where, event.value) for event in kinds(events, NonFinite)]
+    found = [(event.step, event.where, event.value) for event in events_of(events, NonFinite)]
     assert found[:3] == [(6, "loss", "nan"), (6, "gradient", "nan"), (6, "weight", "nan")]
     assert found[3:] == [(56, "evaluation", "nan")]
-    assert kinds(events, NonFinite)[1].name == "4.bias", "the parameter nearest to the loss"
+    assert events_of(events, NonFinite)[1].name == "4.bias", "the parameter nearest to the loss"
 
 
 def test_a_nan_loss_alone_does_not_end_a_run() -> None:
     """The scaler skips its step, the weights live on, and the loss is reported."""
     events = list(train(config_of("16-mixed", steps=80), Exploding()))
-    assert kinds(events, Finished)[0].steps == 80
-    assert [event.where for event in kinds(events, NonFinite)] == ["loss"]
-    assert [event.step for event in kinds(events, StepSkipped)] == [6]
+    assert events_of(events, Finished)[0].steps == 80
+    assert [event.where for event in events_of(events, NonFinite)] == ["loss"]
+    assert [event.step for event in events_of(events, StepSkipped)] == [6]
 
 
 def test_interruption_hands_over_every_point() -> None:
@@ -180,7 +171,7 @@ def test_interruption_hands_over_every_point() -> None:
     events.extend(run)
     assert list(series_of(events)["train/loss"]) == list(range(1, 41))
     assert isinstance(events[-1], Segment)
-    assert not kinds(events, Finished)
+    assert not events_of(events, Finished)
 
 
 def test_interruption_before_the_first_step_ends_quietly() -> None:
@@ -218,56 +209,13 @@ def test_a_model_that_cannot_be_copied_trains_without_probes() -> None:
     with pytest.warns(UserWarning, match="no probe of the gradients"):
         events = list(train(config_of(UNSCALED), Uncopyable()))
     assert isinstance(events[-1], Finished)
-    assert kinds(events, ZeroGradients)[0].probe == {}
-    assert math.isnan(kinds(events, Numerics)[0].modules[0].underflow_fraction)
+    assert events_of(events, ZeroGradients)[0].probe == {}
+    assert math.isnan(events_of(events, Numerics)[0].modules[0].underflow_fraction)
 
 
 def test_evaluation_only_at_the_end() -> None:
     events = list(train(config_of("32-true", eval_every=0), DropoutNet()))
-    assert [event.step for event in kinds(events, Evaluated)] == [30]
-
-
-class Pictures(DropoutNet):
-    def artifacts(self, model: nn.Module) -> dict[str, bytes]:
-        assert not model.training
-        assert not torch.is_grad_enabled()
-        return {"output": PICTURE}
-
-
-def test_artifacts_come_after_the_last_step() -> None:
-    events = list(train(config_of("32-true"), Pictures()))
-    (picture,) = kinds(events, Artifact)
-    assert (picture.name, picture.media_type, picture.content, picture.step) == ("output", "image/png", PICTURE, 30)
-    assert isinstance(events[-1], Finished)
-
-
-class BrokenPictures(DropoutNet):
-    def artifacts(self, model: nn.Module) -> dict[str, bytes]:
-        raise ValueError("no font")
-
-
-class WrongPictures(DropoutNet):
-    def artifacts(self, model: nn.Module) -> dict[str, bytes]:
-        return {"page": b"<html>", "output": PICTURE}
-
-
-def test_a_picture_that_fails_does_not_fail_the_run() -> None:
-    with pytest.warns(UserWarning, match="no pictures.*no font"):
-        events = list(train(config_of("32-true"), BrokenPictures()))
-    assert isinstance(events[-1], Finished)
-    with pytest.warns(UserWarning, match="'page'.*is left out"):
-        events = list(train(config_of("32-true"), WrongPictures()))
-    assert [picture.name for picture in kinds(events, Artifact)] == ["output"]
-
-
-class OneElement(DropoutNet):
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        return super().loss(model, batch).reshape(1)
-
-
-def test_a_loss_of_one_element_is_a_scalar() -> None:
-    plain = series_of(train(config_of("32-true"), DropoutNet()))["train/loss"]
-    assert series_of(train(config_of("32-true"), OneElement()))["train/loss"] == plain
+    assert [event.step for event in events_of(events, Evaluated)] == [30]
 
 
 class Reads(TorchDispatchMode):
@@ -296,108 +244,3 @@ def test_an_ordinary_step_never_reads_the_device(recipe: Any) -> None:
             for number in range(3, 25):
                 list(training._train_one(number, batches))
     assert reads.count == 0
-
-
-class DrawsInEvaluation(DropoutNet):
-    def metrics(self, model: nn.Module, batches: Any) -> dict[str, float]:
-        torch.rand(10), np.random.rand(3), random.random()
-        return super().metrics(model, batches)
-
-
-def test_evaluation_leaves_no_trace() -> None:
-    plain = series_of(train(config_of("32-true"), DropoutNet()))["train/loss"]
-    drawn = series_of(train(config_of("32-true", eval_every=3), DrawsInEvaluation()))["train/loss"]
-    assert plain == drawn
-
-
-class Frozen(DropoutNet):
-    def model(self) -> nn.Module:
-        model = super().model()
-        model[2].eval()
-        return model
-
-
-class EvalBatchesInAutocast(DropoutNet):
-    def batches(self, split: Any, seed: int) -> Any:
-        for x, y in super().batches(split, seed):
-            assert not torch.is_autocast_enabled("cpu"), "batches are made outside autocast, in both splits"
-            yield x @ torch.eye(8), y
-
-
-def test_evaluation_batches_are_made_outside_autocast() -> None:
-    list(train(config_of("16-mixed", steps=2), EvalBatchesInAutocast()))
-
-
-class NoLoss(DropoutNet):
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        return model(batch[0])
-
-
-class Detached(DropoutNet):
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        return super().loss(model, batch).detach()
-
-
-class Empty(DropoutNet):
-    def batches(self, split: Any, seed: int) -> Any:
-        return iter(())
-
-
-class NoModel(DropoutNet):
-    def model(self) -> Any:
-        return "a model"
-
-
-class HalfModel(DropoutNet):
-    def model(self) -> nn.Module:
-        return super().model().half()
-
-
-class NoParameters(DropoutNet):
-    def model(self) -> nn.Module:
-        return nn.Identity()
-
-
-class NoOptimizer(DropoutNet):
-    def optimizer(self, parameters: Any) -> Any:
-        return None
-
-
-class TextMetrics(DropoutNet):
-    def metrics(self, model: nn.Module, batches: Any) -> Any:
-        return {"loss": "low"}
-
-
-class Misshapen(DropoutNet):
-    def model(self) -> nn.Module:
-        return nn.Linear(8, 3)
-
-
-@pytest.mark.parametrize(
-    ("workload", "message"),
-    [
-        (NoLoss(), "return one scalar"),
-        (Detached(), "depends on no parameter"),
-        (Empty(), "yields nothing"),
-        (NoModel(), "return an nn.Module"),
-        (HalfModel(), "FP32"),
-        (NoParameters(), "no trainable parameter"),
-        (NoOptimizer(), "return a torch.optim.Optimizer"),
-        (TextMetrics(), "numbers by name"),
-        (Misshapen(), "differ in shape"),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Workload) else "",
-)
-def test_a_workload_that_breaks_its_contract_is_told(workload: Workload, message: str) -> None:
-    with pytest.raises(WorkloadError, match=message):
-        list(train(config_of("32-true", steps=1), workload))
-
-
-@pytest.mark.parametrize(
-    ("device", "message"), [("cuda", "choose cpu"), ("warp", "choose cpu or cuda"), ("meta", "choose cpu or cuda")]
-)
-def test_a_device_that_is_not_there_is_an_error(device: str, message: str) -> None:
-    if device == "cuda" and torch.cuda.is_available():
-        pytest.skip("this machine has CUDA")
-    with pytest.raises(RecipeError, match=message):
-        next(train(config_of("32-true", device=device), DropoutNet()))
