@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -15,6 +15,7 @@ from server.comparisons.service import comparison_of
 from server.db.tables import Event, Run
 from server.errors import NotFound
 from server.experiments import queries, service
+from server.metrics.cursors import experiment_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS
 from server.pages import colours, figures, runs_table, verdicts
 from server.pages.assets import assets
@@ -31,7 +32,7 @@ IMMUTABLE_PRIVATE = "private, max-age=31536000, immutable"  # pictures belong to
 
 
 @router.get("/experiments/{experiment_id}", dependencies=[Depends(viewer)])
-def show_experiment(experiment_id: int, request: Request, database: DatabaseOf) -> HTMLResponse:
+def show_experiment(experiment_id: int, request: Request, database: DatabaseOf) -> Response:
     """One experiment; everything on it is also in REST."""
     with database.read() as session:
         context = _context(session, experiment_id)
@@ -39,6 +40,7 @@ def show_experiment(experiment_id: int, request: Request, database: DatabaseOf) 
 
 
 def _context(session: Session, experiment_id: int) -> dict[str, Any]:
+    place = spell_experiment_cursor(experiment_cursor(session, experiment_id))  # the stream goes on from here
     experiment = queries.experiment_detail(session, experiment_id)
     row = queries.find_experiment(session, experiment_id)
     comparison = comparison_of(session, row)
@@ -64,7 +66,7 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
         "groups": runs_table.groups(experiment, styles, primary),
         "gallery": gallery_of(session, experiment, styles),
         "conditions": condition_lines(comparison["conditions"]),
-        "data": _data(session, experiment, comparison, styles, [hero, *charts]),
+        "data": _data(session, experiment, comparison, styles, [hero, *charts], place),
     }
 
 
@@ -74,6 +76,7 @@ def _data(
     comparison: dict[str, Any],
     styles: dict[str, colours.Style],
     charts: list[figures.Chart],
+    place: str,
 ) -> dict[str, Any]:
     """What the page's script needs; points come by REST and stream."""
     emulated = {item["recipe"] for item in comparison["recipes"] if item["numerics"] == "emulated"}
@@ -82,6 +85,7 @@ def _data(
         "done": experiment["state"] == "cancelled" or comparison["state"] == "judged",
         "waiting": experiment["state"] not in ENDED,
         "steps": experiment["steps"],
+        "place": place,
         "max_points": MAX_POINTS,
         "plotly": assets.url("plotly.min.js"),
         "themes": figures.THEMES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from server.access import viewer
 from server.pages.render import page
@@ -124,6 +124,6 @@ COLOUR_KEY = (
 
 
 @router.get("/help")
-def help_page(request: Request) -> HTMLResponse:
+def help_page(request: Request) -> Response:
     """What the terms mean."""
     return page(request, "help.html", sections=SECTIONS, colour_key=COLOUR_KEY)

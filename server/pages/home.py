@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -49,7 +49,7 @@ class MyModel(Workload):
 
 
 @router.get("/")
-def home(request: Request, database: DatabaseOf, settings: SettingsOf) -> HTMLResponse:
+def home(request: Request, database: DatabaseOf, settings: SettingsOf) -> Response:
     """The first page after signing in; before the first experiment it teaches."""
     with database.read() as session:
         running = [
@@ -121,7 +121,7 @@ def device_summary(device: dict[str, Any]) -> str:
 
 
 @router.get("/workers")
-def workers_page(request: Request, database: DatabaseOf, settings: SettingsOf) -> HTMLResponse:
+def workers_page(request: Request, database: DatabaseOf, settings: SettingsOf) -> Response:
     """Every worker ever seen, and the queue in the order in which runs start."""
     with database.read() as session:
         queue, _ = queued_runs(session, limit=100)
@@ -134,7 +134,7 @@ def workers_page(request: Request, database: DatabaseOf, settings: SettingsOf) -
 
 
 @router.get("/workloads")
-def workloads_page(request: Request, database: DatabaseOf) -> HTMLResponse:
+def workloads_page(request: Request, database: DatabaseOf) -> Response:
     """What can be trained, broken files with their error, and how to add one."""
     with database.read() as session:
         workloads = [workload_json(workload) for workload in current_workloads(session)]

@@ -7,17 +7,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from server.access.dependencies import current_principal
 from server.pages import colours
 from server.pages.assets import WEB, assets
+from server.pages.compression import compressed
 from server.pages.formats import FILTERS
 
 THEME_COOKIE = "ampboard_theme"
 THEMES = ("system", "light", "dark")
+WITH_SECRETS = frozenset({"account.html", "signin.html"})  # not compressed
 _JSON_ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
@@ -53,7 +55,7 @@ def theme_of(request: Request) -> str:
     return chosen if chosen in THEMES else "system"
 
 
-def page(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
     """Render ``template`` with what every page needs: who is signed in, the theme, the address, the time."""
     html = _templates.get_template(template).render(
         request=request,
@@ -63,4 +65,5 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
         now=datetime.now(UTC),
         **context,
     )
-    return HTMLResponse(html, status_code=status)
+    response = HTMLResponse(html, status_code=status)
+    return response if template in WITH_SECRETS else compressed(request, response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from server.access import Principal, submitter, viewer
@@ -30,7 +30,7 @@ PRIVATE = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
 @router.get("/runs/{run_id}", dependencies=[Depends(viewer)])
-def show_run(run_id: int, request: Request, database: DatabaseOf) -> HTMLResponse:
+def show_run(run_id: int, request: Request, database: DatabaseOf) -> Response:
     """One run; everything on it is also in REST."""
     with database.read() as session:
         context = _context(session, run_id)

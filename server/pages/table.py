@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from server.access import viewer
 from server.experiments import queries
@@ -71,7 +71,7 @@ def experiments_page(
     state: Annotated[str, Query(max_length=20)] = "",
     sort: Annotated[str, Query(max_length=20)] = DEFAULT_SORT,
     cursor: Annotated[str, Query(max_length=800)] = "",
-) -> HTMLResponse:
+) -> Response:
     """Experiments of the whole team, newest first unless the address says otherwise."""
     order = next((known for known in SORTS if known == sort), DEFAULT_SORT)
     chosen = queries.ExperimentFilter(

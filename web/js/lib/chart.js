@@ -6,7 +6,7 @@
  * @typedef {import("../types").Points} Points
  * @typedef {import("../types").Theme} Theme
  * @typedef {{data: PageData, store: import("./points.js").PointStore, groups: () => import("../types").Group[], skips: Map<number, Set<number>>,
- *   onView?: () => void, onZoom?: (view: ChartView, change: Record<string, any>) => void}} Shared
+ *   load: (names: string[]) => Promise<void>, onView?: () => void, onZoom?: (view: ChartView, change: Record<string, any>) => void}} Shared
  */
 
 import { throttled } from "./live.js";
@@ -24,6 +24,21 @@ export function loadPlotly(url) {
     document.head.append(script);
   });
   return loading;
+}
+
+/**
+ * Fetches the points of a chart when it comes into view; points that came live meanwhile stay.
+ * @param {string} url @param {import("./points.js").PointStore} store
+ * @returns {(names: string[]) => Promise<void>}
+ */
+export function pointLoader(url, store) {
+  return async (names) => {
+    const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit) })}`);
+    if (!response.ok) return;
+    for (const { run_id: run, attempt, series } of (await response.json()).runs) {
+      for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.merge(run, name, points, attempt);
+    }
+  };
 }
 
 /** As the page is shown now. @returns {Theme} */
@@ -75,6 +90,8 @@ export class ChartView {
     this.full = this.drawn = this.seen = this.busy = this.dirty = false;
     /** @type {Points | null} the whole series while a zoomed window is shown */
     this.overview = null;
+    /** @type {Promise<void> | null} */
+    this.loaded = null;
     this.plot = inside(element, "[data-plot]");
     this.button = inside(element, "[data-full-range]");
     this.button.addEventListener("click", () => this.setFull(!this.full));
@@ -99,7 +116,8 @@ export class ChartView {
     if (!this.seen || this.busy) return;
     this.busy = true;
     try {
-      const Plotly = await loadPlotly(this.shared.data.plotly);
+      this.loaded ??= this.shared.load(this.chart.names);
+      const [Plotly] = await Promise.all([loadPlotly(this.shared.data.plotly), this.loaded]);
       while (this.dirty) {
         this.dirty = false;
         await this.#render(Plotly);

@@ -38,6 +38,16 @@ export class PointStore {
   }
 
   /**
+   * A window from the server under the points that came live meanwhile: what it lacks of those is kept.
+   * @param {number} run @param {string} name @param {Window} window @param {number} attempt
+   */
+  merge(run, name, window, attempt = 0) {
+    const live = this.get(run, name);
+    this.load(run, name, window, attempt);
+    if (live && live.attempt >= attempt) this.append(run, name, live, live.attempt);
+  }
+
+  /**
    * Add new points of an attempt. Steps already held are dropped, except that a newer attempt replaces them: it wins.
    * @param {number} run @param {string} name @param {Window} window @param {number} attempt
    * @returns {boolean} whether anything changed

@@ -1,6 +1,6 @@
 /** The experiment page: charts over all runs, one legend, live points, findings swapped in as they come. */
 
-import { ChartView, liveDrawing } from "../lib/chart.js";
+import { ChartView, liveDrawing, pointLoader } from "../lib/chart.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { PointStore } from "../lib/points.js";
 
@@ -12,7 +12,7 @@ const names = [...new Set(data.charts.flatMap((chart) => chart.names))];
 const view = new URLSearchParams(location.search);
 const hidden = new Set(view.getAll("hide"));
 
-const shared = { data, store, skips, groups: () => data.groups.filter((group) => !hidden.has(group.name)), onView: rememberView };
+const shared = { data, store, skips, load: pointLoader(`/experiments/${data.id}/points`, store), groups: () => data.groups.filter((group) => !hidden.has(group.name)), onView: rememberView };
 const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 for (const chart of charts) chart.full = view.getAll("full").includes(chart.chart.id);
 const redraw = liveDrawing(charts);
@@ -56,40 +56,24 @@ function noteSkips(run, { steps, values }) {
   steps.forEach((step, index) => Number(values[index]) > 0 && known.add(step));
 }
 
-/** The points as they are stored now; the stream goes on from there. */
-async function load() {
-  const query = new URLSearchParams({ names: names.join(","), max_points: String(data.max_points) });
-  const response = await fetch(`/api/v1/experiments/${data.id}/series?${query}`);
-  if (!response.ok) throw new Error(`the series could not be read: ${response.status}`);
-  const { runs, cursor } = await response.json();
-  for (const { run_id: run, attempt, series } of runs) {
-    for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.load(run, name, points, attempt);
-  }
-  drawNow();
-  return cursor;
-}
-
 const swap = throttled(() => refreshRegions(wireFolds), 1500);
 
-/** @param {string} place */
-function follow(place) {
-  const live = new Live(`/api/v1/experiments/${data.id}/stream?${new URLSearchParams({ series: names.join(",") })}`, {
-    points({ run_id: run, attempt, series }) {
-      for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) {
-        store.append(run, name, points, attempt);
-        if (name === "amp/skipped") noteSkips(run, points);
-      }
-      redraw(Object.keys(series));
-    },
-    experiment: () => swap(),
-    end() {
-      live.finish();
-      swap();
-    },
-  }, { place, done: data.done });
-}
+const live = new Live(`/api/v1/experiments/${data.id}/stream?${new URLSearchParams({ series: names.join(",") })}`, {
+  points({ run_id: run, attempt, series }) {
+    for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) {
+      store.append(run, name, points, attempt);
+      if (name === "amp/skipped") noteSkips(run, points);
+    }
+    redraw(Object.keys(series));
+  },
+  experiment: () => swap(),
+  end() {
+    live.finish();
+    swap();
+  },
+}, { place: data.place, done: data.done });
 
 wireLegend();
 wireFolds();
 document.addEventListener("themechange", drawNow);
-load().then(follow, () => follow(""));
+drawNow();

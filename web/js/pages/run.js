@@ -1,6 +1,6 @@
 /** The run page: its charts, events and log, live; zooming in fetches exact points. */
 
-import { ChartView, liveDrawing } from "../lib/chart.js";
+import { ChartView, liveDrawing, pointLoader } from "../lib/chart.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { PointStore } from "../lib/points.js";
 
@@ -8,10 +8,9 @@ const data = pageData();
 const store = new PointStore(data.max_points);
 /** @type {Set<number>} */
 const skipped = new Set(data.skips);
-const names = [...new Set(data.charts.flatMap((chart) => chart.names))];
 const log = /** @type {HTMLElement} */ (document.querySelector("[data-log]"));
 
-const shared = { data, store, skips: new Map([[data.id, skipped]]), groups: () => data.groups, onZoom };
+const shared = { data, store, skips: new Map([[data.id, skipped]]), load: pointLoader(`/runs/${data.id}/points`, store), groups: () => data.groups, onZoom };
 const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 const drawNow = () => charts.forEach((chart) => chart.draw());
 const redraw = liveDrawing(charts);
@@ -23,26 +22,18 @@ function seriesUrl(name, query) {
   return `/api/v1/runs/${data.id}/series/${name.split("/").map(encodeURIComponent).join("/")}?${new URLSearchParams(numbers)}`;
 }
 
-async function load() {
-  await Promise.all(names.map(async (name) => {
-    const response = await fetch(seriesUrl(name, { max_points: data.max_points }));
-    if (response.ok) store.load(data.id, name, await response.json(), data.attempt);
-  }));
-  drawNow();
-}
-
 /**
  * A zoomed window of a thinned series shows every stored point of the window, as far as it fits.
  * @param {ChartView} chart @param {Record<string, any>} change
  */
 async function onZoom(chart, change) {
   const held = store.get(data.id, chart.chart.series);
-  if (change["xaxis.autorange"] && chart.overview) {
+  const [from, to] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+  if (chart.overview && (change["xaxis.autorange"] || (from <= 0 && to >= data.steps))) {
     store.put(data.id, chart.chart.series, chart.overview);
     chart.overview = null;
     return void chart.draw();
   }
-  const [from, to] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
   if (from === undefined || !(held?.kind === "binned" || chart.overview)) return;
   const response = await fetch(seriesUrl(chart.chart.series, { from: Math.max(0, Math.floor(from)), to: Math.ceil(to), max_points: 2 * data.max_points }));
   if (!response.ok) return;
@@ -91,4 +82,4 @@ const live = new Live(`/api/v1/runs/${data.id}/stream`, {
 
 log.scrollTop = log.scrollHeight;
 document.addEventListener("themechange", drawNow);
-load();
+drawNow();

@@ -46,3 +46,11 @@ test("a long live series stays short in memory and knows how much is stored", ()
   assert.equal(held.stored, 5000);
   assert.ok(held.values.includes(77));
 });
+
+test("points that came live while the history was being fetched stay", () => {
+  const store = new PointStore();
+  store.append(1, "x", { steps: [3, 4], values: [3, 4] }, 1);
+  store.merge(1, "x", { steps: [1, 2, 3], values: [1, 2, 3], num_stored: 3 }, 1);
+  assert.deepEqual(store.get(1, "x").steps, [1, 2, 3, 4]);
+  assert.equal(store.get(1, "x").stored, 4);
+});

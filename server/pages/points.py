@@ -1,0 +1,77 @@
+"""The points of charts: the series of REST without times, to seven digits, in one compressed answer per chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.access import viewer
+from server.db.tables import Run
+from server.metrics.read import MIN_POINTS, windows
+from server.metrics.routes import split_names
+from server.pages.compression import compressed
+from server.records.subjects import Id, find_experiment, find_run
+from server.state import DatabaseOf
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])
+
+MAX_POINTS = 4000
+DIGITS = 7  # what a float32 holds; the exact values are in REST
+
+Names = Annotated[str, Query(min_length=1, max_length=10_000)]
+MaxPoints = Annotated[int, Query(ge=MIN_POINTS, le=MAX_POINTS)]
+
+
+@router.get("/experiments/{experiment_id}/points")
+def experiment_points(
+    experiment_id: Id, request: Request, database: DatabaseOf, names: Names, max_points: MaxPoints = 500
+) -> Response:
+    """Series of every run of an experiment, for one chart."""
+    with database.read() as session:
+        find_experiment(session, experiment_id)
+        runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
+        told = _points(session, runs, split_names("names", names), max_points)
+    return _answer(request, told)
+
+
+@router.get("/runs/{run_id}/points")
+def run_points(
+    run_id: Id, request: Request, database: DatabaseOf, names: Names, max_points: MaxPoints = 1000
+) -> Response:
+    """Series of one run, for one chart."""
+    with database.read() as session:
+        told = _points(session, [find_run(session, run_id)], split_names("names", names), max_points)
+    return _answer(request, told)
+
+
+def _points(session: Session, runs: Sequence[Run], names: list[str], max_points: int) -> list[dict[str, Any]]:
+    loaded = windows(session, [run.id for run in runs], names, max_points=max_points)
+    return [
+        {
+            "run_id": run.id,
+            "attempt": run.attempt,
+            "series": {name: short(found.to_json()) for name, found in loaded.get(run.id, {}).items()},
+        }
+        for run in runs
+        if run.id in loaded
+    ]
+
+
+def short(window: dict[str, Any]) -> dict[str, Any]:
+    """A window of REST as charts need it."""
+    return {
+        "kind": window["kind"],
+        "num_stored": window["num_stored"],
+        "bin_width": window["bin_width"],
+        "steps": window["steps"],
+        "values": [value if isinstance(value, str) else float(f"{value:.{DIGITS}g}") for value in window["values"]],
+    }
+
+
+def _answer(request: Request, runs: list[dict[str, Any]]) -> Response:
+    return compressed(request, Response(msgspec.json.encode({"runs": runs}), media_type="application/json"))
