@@ -47,6 +47,7 @@ class Foreman:
         self._folders = workload_folders(settings)
         self._spool_folder = spool_folder
         self._claiming = threading.Lock()
+        self._is_store_away = False
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -93,8 +94,10 @@ class Foreman:
                         session, self._worker_id, wanted, self._settings.lease_s, alone=self._slots.is_idle()
                     )
             except StoreUnavailable as error:
-                _log.warning("no run can be claimed now: %s", error)
+                _log.log(logging.DEBUG if self._is_store_away else logging.WARNING, "nothing can be claimed: %s", error)
+                self._is_store_away = True
                 return None
+            self._is_store_away = False
             if claimed is None:
                 return None
             requests = self.active.add(claimed.run_id, claimed.attempt)  # before anything that may take long

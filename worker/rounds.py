@@ -45,8 +45,8 @@ class Rounds:
                     next_sweep = time.monotonic() + self._sweep_s
                     self._sweep()
                 self._foreman.poll()
-            except StoreUnavailable as error:
-                _log.warning("lost runs cannot be requeued now: %s", error)
+            except StoreUnavailable as error:  # the heartbeat has said so
+                _log.debug("lost runs cannot be requeued now: %s", error)
             except Exception:  # noqa: BLE001 - without polls a lost message would strand a run
                 _log.exception("a round failed; the next one tries again")
             self._stopped.wait(self._poll_s)

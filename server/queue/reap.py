@@ -47,20 +47,21 @@ class Reaper:
         self._patience_s = patience_s
         self._last = -math.inf  # wall clock: monotonic time stands still while the host sleeps
         self._patient_until = -math.inf
+        self._is_store_away = False
 
     def reap(self) -> list[Reaped]:
         """One round, in a transaction of its own. Raises what `Database.write` raises."""
-        now = time.time()
-        if now - self._last > self._patience_s:
-            self._patient_until = now + self._patience_s
-        self._last = now
-        if now < self._patient_until:
-            return []
+        started = time.time()
+        is_late, self._last = started - self._last > self._patience_s, started
         try:
             with self._database.write() as session:
-                return reap(session)
+                now = store_now(session)
+                if is_late or self._is_store_away:  # workers can renew only from now on
+                    self._patient_until = time.time() + self._patience_s
+                self._is_store_away = False
+                return [] if time.time() < self._patient_until else reap(session, now)
         except StoreUnavailable:
-            self._patient_until = time.time() + self._patience_s
+            self._is_store_away = True
             raise
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from typing import NoReturn
 
 import pytest
 from queue_rows import Queue
 from sqlalchemy import select
 
 from server.db.engine import Database
-from server.db.errors import LeaseLost
+from server.db.errors import LeaseLost, StoreUnavailable
 from server.db.tables import Attempt
 from server.queue.cancel import cancel_experiment, cancel_run, retry_run
 from server.queue.claim import ClaimedRun, claim
@@ -173,19 +173,38 @@ def test_retry_opens_the_experiment_again(queue: Queue) -> None:
     assert must_take(queue).attempt == 2
 
 
-def test_a_reaper_is_patient_after_an_outage(database: Database) -> None:
+def test_a_reaper_gives_workers_time_after_a_start_a_sleep_and_an_outage(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with database.write() as session:
         queue = Queue(session)
         (run_id,) = queue.experiment()
         must_take(queue)
-    reaper = Reaper(database, patience_s=0.3)
-    assert reaper.reap() == [], "a reaper that has just started gives workers time to renew"
-    time.sleep(0.2)
-    assert reaper.reap() == []
-    time.sleep(0.2)
-    assert [lost.run_id for lost in reaper.reap()] == [run_id]
-    time.sleep(0.4)
-    assert reaper.reap() == [], "so does one that slept: the whole host may have slept"
+    clock = 1000.0
+    monkeypatch.setattr("server.queue.reap.time.time", lambda: clock)
+    reaper = Reaper(database, patience_s=15)
+
+    def rounds(seconds: float) -> list[int]:
+        nonlocal clock
+        clock += seconds
+        return [lost.run_id for lost in reaper.reap()]
+
+    assert rounds(0) == [], "it has just started"
+    assert rounds(14) == []
+    assert rounds(600) == [], "it slept, and so may have the workers' host"
+    assert rounds(10) == []
+    with monkeypatch.context() as outage:
+        outage.setattr(database, "write", turned_away)
+        for _ in range(5):
+            with pytest.raises(StoreUnavailable):
+                rounds(10)
+    assert rounds(10) == [], "the store is back only now, however long it was away"
+    assert rounds(14) == []
+    assert rounds(2) == [run_id]
+
+
+def turned_away() -> NoReturn:
+    raise StoreUnavailable("it is away")
 
 
 def test_the_doorbell_is_rung_again_for_rows_left_waiting(queue: Queue) -> None:
