@@ -89,6 +89,6 @@ def wait_for_charts(page: Page) -> None:
     page.wait_for_function(
         """() => [...document.querySelectorAll("[data-plot]")].filter((plot) => {
             const box = plot.getBoundingClientRect();
-            return box.top < innerHeight && box.bottom > 0 && !plot.querySelector(".main-svg, .empty:not(:empty)");
+            return box.top < innerHeight && box.bottom > 0 && !plot.querySelector(".main-svg, .empty:not(:has(noscript))");
         }).length === 0"""
     )

@@ -27,17 +27,31 @@ export function loadPlotly(url) {
 }
 
 /**
- * Fetches the points of a chart when it comes into view; points that came live meanwhile stay.
+ * Fetches the points of charts when they come into view, those that come together in one request; points that came live
+ * meanwhile stay.
  * @param {string} url @param {import("./points.js").PointStore} store
  * @returns {(names: string[]) => Promise<void>}
  */
 export function pointLoader(url, store) {
-  return async (names) => {
+  /** @type {Set<string>} */
+  let wanted = new Set();
+  /** @type {Promise<void> | null} */
+  let coming = null;
+  const fetchWanted = async () => {
+    await new Promise((resume) => setTimeout(resume));
+    const names = [...wanted];
+    wanted = new Set();
+    coming = null;
     const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit) })}`);
     if (!response.ok) return;
     for (const { run_id: run, attempt, series } of (await response.json()).runs) {
       for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.merge(run, name, points, attempt);
     }
+  };
+  return (names) => {
+    for (const name of names) wanted.add(name);
+    coming ??= fetchWanted();
+    return coming;
   };
 }
 
