@@ -14,6 +14,7 @@ from amp_core.errors import RecipeError
 
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 ScalerKind = Literal["dynamic", "static", "none"]
+HysteresisRefill = Literal["growth", "clean_step"]
 Fp16Compute = Literal["auto", "emulated", "native"]
 AutocastPolicy = Literal["auto", "native", "cuda"]
 RunKind = Literal["train", "benchmark"]
@@ -27,7 +28,10 @@ class Scaler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Loss-scaling options under the names of ``torch.amp.GradScaler``.
 
     ``dynamic`` grows and backs off as GradScaler does; ``static`` keeps ``init_scale`` and skips non-finite steps;
-    ``none`` neither scales nor skips. Raises `RecipeError` for values that cannot work.
+    ``none`` neither scales nor skips. ``hysteresis``: the scale drops with the n-th overflow since the counter was
+    filled, by ``growth`` of the scale or by each ``clean_step``. ``min_scale`` and ``max_scale`` bound a dynamic scale.
+    ``stop_after_skips``: a run ends, with a diagnosis, after that many skipped steps in a row (0: never).
+    Raises `RecipeError` for values that cannot work.
     """
 
     kind: ScalerKind = "dynamic"
@@ -35,6 +39,11 @@ class Scaler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     growth_factor: float = 2.0
     backoff_factor: float = 0.5
     growth_interval: int = 2000
+    hysteresis: int = 1
+    hysteresis_refill: HysteresisRefill = "growth"
+    min_scale: float = 0.0
+    max_scale: float | None = None
+    stop_after_skips: int = 50
 
     def __post_init__(self) -> None:
         if not 0.0 < self.init_scale < 2.0**127:
@@ -45,6 +54,29 @@ class Scaler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise RecipeError(f"backoff_factor={self.backoff_factor:g} must lie between 0 and 1: 0.5 is usual")
         if self.growth_interval < 1:
             raise RecipeError(f"growth_interval={self.growth_interval} must be at least 1 step: 2000 is usual")
+        if self.hysteresis < 1:
+            raise RecipeError(f"hysteresis={self.hysteresis} must be at least 1 (PyTorch's rule): 2 is usual elsewhere")
+        if self.hysteresis_refill not in get_args(HysteresisRefill):
+            raise RecipeError(f"hysteresis_refill={self.hysteresis_refill!r} is unknown: choose growth or clean_step")
+        if self.stop_after_skips < 0:
+            raise RecipeError(f"stop_after_skips={self.stop_after_skips} must be 0 (never) or more: 50 is usual")
+        self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        if not 0.0 <= self.min_scale <= self.init_scale:
+            raise RecipeError(
+                f"min_scale={self.min_scale:g} must lie between 0 and init_scale={self.init_scale:g}: 1 is usual"
+            )
+        if self.max_scale is not None and not self.init_scale <= self.max_scale < 2.0**127:
+            raise RecipeError(
+                f"max_scale={self.max_scale:g} must be finite and at least init_scale={self.init_scale:g}: "
+                "16777216 is usual"
+            )
+        if self.kind != "dynamic" and (self.hysteresis > 1 or self.min_scale > 0.0 or self.max_scale is not None):
+            raise RecipeError(
+                f"hysteresis, min_scale and max_scale with kind={self.kind!r}: they apply to kind='dynamic' only; "
+                "leave them out"
+            )
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -64,6 +64,16 @@ class StepSkipped(Event, frozen=True, kw_only=True, tag="step_skipped"):
     scale_after: float
 
 
+class SkipsRepeat(Event, frozen=True, kw_only=True, tag="skips_repeat"):
+    """The run stops because skipping does not help. ``streak`` counts the skipped steps in a row up to ``step``."""
+
+    step: int
+    streak: int
+    scale_before: float  # when the streak began
+    scale_after: float
+    diagnosis: str
+
+
 class NonFinite(Event, frozen=True, kw_only=True, tag="non_finite"):
     """A NaN or infinity that is not an ordinary skipped step. ``where``: loss, gradient, weight or evaluation."""
 
@@ -137,7 +147,10 @@ class BenchmarkMemory(Event, frozen=True, kw_only=True, tag="benchmark_memory"):
 
 
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
-    """The run reached its last step. Times in seconds; ``lost_samples`` are those of skipped steps."""
+    """The run reached its last step. Times in seconds; ``lost_samples`` are those of skipped steps.
+
+    ``stopped`` says why a run ended before its last step (weights beyond repair, skips without end); else it is empty.
+    """
 
     metrics: dict[str, float]
     steps: int
@@ -146,6 +159,7 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     lost_samples: int
     train_s: float
     warmup_s: float
+    stopped: str = ""
 
 
 class Failed(Event, frozen=True, kw_only=True, tag="failed"):
@@ -161,6 +175,7 @@ AnyEvent = (
     | Segment
     | Evaluated
     | StepSkipped
+    | SkipsRepeat
     | NonFinite
     | Numerics
     | ZeroGradients

@@ -61,7 +61,9 @@ def build_step(
     if not isinstance(optimizer, torch.optim.Optimizer):
         given = type(optimizer).__name__
         raise WorkloadError(f"optimizer() of workload {workload.name!r} gave {given}: return a torch.optim.Optimizer")
-    scaler = LossScaler(recipe.scaler, precision.device) if recipe.scaler and recipe.precision == "16-mixed" else None
+    scaler = (
+        LossScaler.of(recipe.scaler, precision.device) if recipe.scaler and recipe.precision == "16-mixed" else None
+    )
     seed_everything(stream_seed(seed, "dropout"))
     return TrainStep(workload, model, optimizer, precision, scaler)
 

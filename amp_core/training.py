@@ -23,6 +23,7 @@ from amp_core.telemetry.gradients import gradient_norms
 from amp_core.telemetry.memory import device_peak_bytes, process_bytes
 from amp_core.telemetry.numerics import NumericsSampler
 from amp_core.telemetry.recorder import Recorder, StepRecord
+from amp_core.telemetry.skips import SkipWatch
 from amp_core.telemetry.timing import timer_for
 from amp_core.telemetry.watch import DEAD_STEPS, NonFiniteWatch, spell
 from amp_core.workload import Workload, num_samples_of, to_device
@@ -35,8 +36,9 @@ def train(config: RunConfig, workload: Workload) -> Iterator[Event]:
     """Train and report: `Started`, then segments and facts as they come, then `Finished`.
 
     A non-finite loss does not stop the run; it goes on to the horizon unless weights have been non-finite for
-    `DEAD_STEPS` steps. Closing the iterator ends the run at once; throwing `Interrupted` into it ends it too, after
-    handing over every point so far. Points are handed over before an error of the workload is raised as well.
+    `DEAD_STEPS` steps, or skipped steps repeat without end (`SkipsRepeat`). Closing the iterator ends the run at once;
+    throwing `Interrupted` into it ends it too, after handing over every point so far. Points are handed over before an
+    error of the workload is raised as well.
 
     Raises:
         RecipeError: if the device cannot run the recipe.
@@ -67,6 +69,7 @@ class _Training:
         self.device = step.precision.device
         self.recorder = Recorder()
         self.watch = NonFiniteWatch(step.model)
+        self.skips = SkipWatch(config.recipe.scaler if step.scaler is not None else None)
         sampler = NumericsSampler(step.precision, config.numerics_every, config.steps, self.recorder)
         self.closeup = CloseUp(step, sampler, self.recorder)
         self.evaluation = Evaluation(step.workload, step.precision, self.device, config.seed)
@@ -94,7 +97,7 @@ class _Training:
 
     def _run(self) -> Iterator[Event]:
         batches = training_batches(self.step.workload, self.config.seed)
-        while self.number < self.config.steps and not self._dead():
+        while self.number < self.config.steps and not self._stopped():
             yield from self._train_one(self.number + 1, batches)
             evaluate = self._evaluation_due()
             due = time.perf_counter() - self.flushed_at >= self.config.flush_interval_s
@@ -117,8 +120,11 @@ class _Training:
         every = self.config.eval_every
         return every > 0 and self.number % every == 0 and self.number < self.config.steps
 
-    def _dead(self) -> bool:
-        return self.watch.dead_since is not None and self.number >= self.watch.dead_since + DEAD_STEPS
+    def _stopped(self) -> str:
+        """Why the run ends before its last step, or nothing."""
+        if self.watch.dead_since is not None and self.number >= self.watch.dead_since + DEAD_STEPS:
+            return f"Weights have not been finite since step {self.watch.dead_since}: nothing brings them back."
+        return self.skips.stopped.diagnosis if self.skips.stopped is not None else ""
 
     def _train_one(self, number: int, batches: Iterator[Any]) -> Iterator[Event]:
         began = time.perf_counter()
@@ -164,6 +170,7 @@ class _Training:
                 self.skipped_steps += 1
                 self.lost_samples += step.num_samples
                 yield StepSkipped(step=step.step, scale_before=step.scale_before, scale_after=step.scale_after)
+        yield from self.skips.observe(steps)
         yield from self.watch.observe(steps)
 
     def _evaluate(self, final: bool) -> Iterator[Event]:
@@ -199,4 +206,5 @@ class _Training:
             lost_samples=self.lost_samples,
             train_s=self.train_s,
             warmup_s=self.warmup_s,
+            stopped=self._stopped() if self.number < self.config.steps else "",
         )
