@@ -79,7 +79,11 @@ def _start(settings: Settings, supervisor: Supervisor, installation: Installatio
     """Start broker, server and worker, and wait for the last two side by side: imports take longest."""
     if settings.embedded_broker:
         supervisor.run(BrokerChild(EmbeddedBroker(settings)))
-    environment = os.environ | {"AMPBOARD_PORT": str(port), "AMPBOARD_DATA_DIR": str(settings.data_dir.absolute())}
+    environment = os.environ | {
+        "AMPBOARD_HOST": settings.host,
+        "AMPBOARD_PORT": str(port),
+        "AMPBOARD_DATA_DIR": str(settings.data_dir.absolute()),
+    }
     logs = settings.data_dir / "logs"
     server = ChildProcess("server", [sys.executable, "-m", "server.cli", "server"], logs / "server.log", environment)
     worker = ChildProcess("worker", [sys.executable, "-m", "worker"], logs / "worker.log", environment)
