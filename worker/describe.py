@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -50,6 +52,7 @@ def _describe(paths: Sequence[Path], timeout_s: float) -> tuple[list[Described],
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=child_environment(),
             start_new_session=True,
         )  # fmt: skip
+        _limit_cpu(process.pid, timeout_s)
         try:
             exit_code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -69,6 +72,14 @@ def _parse(line: bytes) -> Described:
     fields = json.loads(line)
     path, name, source_hash, error = (fields.pop(key) for key in ("path", "name", "source_hash", "error"))
     return Described(name=name, path=Path(path), source_hash=source_hash, description=fields, error=error)
+
+
+def _limit_cpu(pid: int, timeout_s: float) -> None:
+    """Bound an endless loop even if this worker is killed and cannot end it; where the system offers that."""
+    if hasattr(resource, "prlimit"):
+        limit = 2 * math.ceil(timeout_s)
+        with contextlib.suppress(OSError):
+            resource.prlimit(pid, resource.RLIMIT_CPU, (limit, limit))
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
