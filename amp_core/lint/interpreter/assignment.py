@@ -108,5 +108,7 @@ def forget_changing(machine: Machine, loop: ast.AST) -> None:
     """Constants that the loop assigns are not constant in it."""
     for name in _assigned_in(loop):
         scope = machine.scope.find(name)
-        if scope is not None and isinstance(scope.names[name], Const):
-            scope.names[name] = UNKNOWN
+        known = scope.names[name] if scope is not None else None
+        if scope is not None and isinstance(known, Const):
+            is_number = isinstance(known.value, int | float) and not isinstance(known.value, bool)
+            scope.names[name] = Tensor(is_number=True) if is_number else UNKNOWN

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
-from amp_core.lint.events import Trace
+from amp_core.lint.events import Event, Trace
 from amp_core.lint.interpreter import classes
 from amp_core.lint.interpreter.calls import initialise, run_function
 from amp_core.lint.interpreter.ducks import Ducks
@@ -47,18 +48,19 @@ def _run_class(machine: Machine, cls: Class) -> None:
     init = cls.method("__init__")
     initialise(machine, made, _unknown_arguments(machine, init, made) if init is not None else [], {})
     machine.program.traces.append(machine.trace)
+    constructed = list(machine.trace.events)
     called = {name for method in methods for name in _self_calls(method.node)}
     methods.sort(key=lambda method: getattr(method.node, "name", "") in called)
     for method in methods:
         if not machine.reached.get(method.node):
-            _run_root(machine, Function(method.node, method.scope, made))
+            _run_root(machine, Function(method.node, method.scope, made), constructed)
 
 
-def _run_root(machine: Machine, function: Function) -> None:
-    """Run a function with unknown arguments; numbers keep their defaults, flags do not."""
+def _run_root(machine: Machine, function: Function, earlier: Sequence[Event] = ()) -> None:
+    """Run a function with unknown arguments, after what its object's constructor did; flags do not keep their defaults."""
     name = getattr(function.node, "name", "lambda")
     owner = function.owner
-    machine.trace = Trace(name)
+    machine.trace = Trace(name, list(earlier))
     machine.program.traces.append(machine.trace)
     machine.by_text.clear()
     dtype = _assumed_dtype(machine) if isinstance(owner, Object) and owner.is_module and name in FORWARDS else None

@@ -9,7 +9,7 @@ from amp_core.lint.events import Event
 from amp_core.lint.finding import Severity
 from amp_core.lint.program import Program
 from amp_core.lint.rule import rule
-from amp_core.lint.values import HALVES, Const, Tensor
+from amp_core.lint.values import HALVES, Const, Tensor, Value
 
 EXACT = {"float16": 2048, "bfloat16": 256}
 
@@ -180,9 +180,13 @@ def accumulation(program: Program) -> Iterator[tuple[ast.AST, str]]:
         if isinstance(target, Tensor) and target.dtype in HALVES and target.gradient_of is None and not target.is_number:
             if _starts_small(target):
                 yield event.node, f"a {target.dtype} sum stalls: its steps become too coarse for what is added"
-        elif isinstance(target, Const) and isinstance(value, Tensor) and value.dtype in HALVES and not value.is_number:
+        elif _is_number(target) and isinstance(value, Tensor) and value.dtype in HALVES and not value.is_number:
             if value.models and not value.scaled:
                 yield event.node, f"a running sum of {value.dtype} tensors stalls: add value.float() or value.item()"
+
+
+def _is_number(target: Value) -> bool:
+    return isinstance(target, Const) or (isinstance(target, Tensor) and target.is_number)
 
 
 def _is_buffer(event: Event) -> bool:

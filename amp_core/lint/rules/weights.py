@@ -61,8 +61,10 @@ def half_with_scaler(program: Program) -> Iterator[tuple[ast.AST, str]]:
             steps = _trained(trace, event.model, "step", "unscale")
             if steps and not _back(trace, event) and _before_training(event, steps):
                 yield event.node, "the weights become float16, and GradScaler refuses to unscale float16 gradients: keep float32 weights"
-    for event in program.of("trainer"):
-        yield event.node, "the model was loaded in float16, but fp16=True needs float32 weights: load it without torch_dtype"
+    for trace in program.traces:
+        trained = {event.model for event in trace.of("trainer")}
+        for event in (e for e in _conversions(trace, "float16") if e.model in trained):
+            yield event.node, "the model was loaded in float16, but fp16=True needs float32 weights: load it without torch_dtype"
 
 
 @rule(
