@@ -72,29 +72,35 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
         "config": condition_lines(run_facts.configuration(run)),
         "environment": condition_lines(run["environment"]),
         "attempts": run["attempts"],
-        "data": {
-            "id": run_id,
-            "attempt": run["attempt"],
-            "place": str(cursor),
-            "done": run["state"] in FINAL,
-            "waiting": run["state"] not in FINAL,
-            "steps": run["steps"],
-            "max_points": MAX_POINTS,
-            "plotly": assets.url("plotly.min.js"),
-            "themes": figures.THEMES,
-            "config": figures.CONFIG,
-            "charts": figures.describe(charts),
-            "groups": [
-                {
-                    "name": run["recipe_name"],
-                    "style": figures.line_style(style),
-                    "emulated": False,
-                    "baseline": False,
-                    "runs": [{"id": run_id, "label": f"seed {run['seed']}"}],
-                }
-            ],
-            "skips": run_facts.skipped_steps(session, run_id, run["attempt"]),
-        },
+        "data": _data(session, run, style, charts, str(cursor)),
+    }
+
+
+def _data(
+    session: Session, run: dict[str, Any], style: colours.Style, charts: list[figures.Chart], place: str
+) -> dict[str, Any]:
+    """What the page's script needs; points come by REST and stream."""
+    group = {
+        "name": run["recipe_name"],
+        "style": figures.line_style(style),
+        "emulated": False,
+        "baseline": False,
+        "runs": [{"id": run["id"], "label": f"seed {run['seed']}"}],
+    }
+    return {
+        "id": run["id"],
+        "attempt": run["attempt"],
+        "place": place,
+        "done": run["state"] in FINAL,
+        "waiting": run["state"] not in FINAL,
+        "steps": run["steps"],
+        "max_points": MAX_POINTS,
+        "plotly": assets.url("plotly.min.js"),
+        "themes": figures.THEMES,
+        "config": figures.CONFIG,
+        "charts": figures.describe(charts),
+        "groups": [group],
+        "skips": run_facts.skipped_steps(session, run["id"], run["attempt"]),
     }
 
 

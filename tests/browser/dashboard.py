@@ -88,7 +88,8 @@ def wait_for_charts(page: Page) -> None:
     """Until every chart near the screen is drawn or says that it has no points."""
     page.wait_for_function(
         """() => [...document.querySelectorAll("[data-plot]")].filter((plot) => {
-            const box = plot.getBoundingClientRect();
-            return box.top < innerHeight && box.bottom > 0 && !plot.querySelector(".main-svg, .empty:not(:has(noscript))");
+            const { top, bottom } = plot.getBoundingClientRect();
+            const told = plot.querySelector(".main-svg, .empty:not(:has(noscript))");
+            return top < innerHeight && bottom > 0 && !told;
         }).length === 0"""
     )

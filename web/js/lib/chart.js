@@ -9,80 +9,15 @@
  *   load: (names: string[]) => Promise<void>, onView?: () => void, onZoom?: (view: ChartView, change: Record<string, any>) => void}} Shared
  */
 
-import { throttled } from "./live.js";
+import { loadPlotly } from "./loading.js";
 import { decadeTicks, powerTicks } from "./summary.js";
 import { tracesOf } from "./traces.js";
-
-/** @type {Promise<any> | null} */
-let loading = null;
-
-/** Load Plotly once, after the text is there. @param {string} url */
-export function loadPlotly(url) {
-  loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    Object.assign(script, { src: url, async: true, onload: () => resolve(window.Plotly), onerror: () => reject(new Error("Plotly could not be loaded")) });
-    document.head.append(script);
-  });
-  return loading;
-}
-
-/**
- * Fetches the points of charts when they come into view, those that come together in one request; points that came live
- * meanwhile stay.
- * @param {string} url @param {import("./points.js").PointStore} store
- * @returns {(names: string[]) => Promise<void>}
- */
-export function pointLoader(url, store) {
-  /** @type {Set<string>} */
-  let wanted = new Set();
-  /** @type {Promise<void> | null} */
-  let coming = null;
-  const fetchWanted = async () => {
-    await new Promise((resume) => setTimeout(resume));
-    const names = [...wanted];
-    wanted = new Set();
-    coming = null;
-    const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit) })}`);
-    if (!response.ok) return;
-    for (const { run_id: run, attempt, series } of (await response.json()).runs) {
-      for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.merge(run, name, points, attempt);
-    }
-  };
-  return (names) => {
-    for (const name of names) wanted.add(name);
-    coming ??= fetchWanted();
-    return coming;
-  };
-}
 
 /** As the page is shown now. @returns {Theme} */
 export function currentTheme() {
   const chosen = document.documentElement.dataset.theme;
   if (chosen === "light" || chosen === "dark") return chosen;
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-}
-
-/**
- * Redraws the charts of the series that changed: at once when drawing is cheap, less often the longer it takes, so that
- * a page with many runs stays responsive.
- * @param {ChartView[]} charts
- * @returns {(names: string[]) => void}
- */
-export function liveDrawing(charts) {
-  /** @type {Set<string>} */
-  const touched = new Set();
-  let interval = 250;
-  const draw = throttled(async () => {
-    const begin = performance.now();
-    const due = charts.filter(({ chart }) => chart.names.some((name) => touched.has(name)));
-    touched.clear();
-    await Promise.all(due.map((chart) => chart.draw()));
-    interval = Math.min(1500, Math.max(250, 4 * (performance.now() - begin)));
-  }, () => interval);
-  return (names) => {
-    for (const name of names) touched.add(name);
-    draw();
-  };
 }
 
 /** @param {ParentNode} parent @param {string} selector @returns {HTMLElement} */

@@ -1,7 +1,8 @@
 /** The experiment page: charts over all runs, one legend, live points, findings swapped in as they come. */
 
-import { ChartView, liveDrawing, pointLoader } from "../lib/chart.js";
+import { ChartView } from "../lib/chart.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
+import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
 
 const data = pageData();

@@ -1,7 +1,8 @@
 /** The run page: its charts, events and log, live; zooming in fetches exact points. */
 
-import { ChartView, liveDrawing, pointLoader } from "../lib/chart.js";
+import { ChartView } from "../lib/chart.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
+import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
 
 const data = pageData();
