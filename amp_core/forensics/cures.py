@@ -1,0 +1,132 @@
+"""Recipes that might mend a fault, tried one after another on the whole training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import torch
+
+from amp_core.config import Recipe, Scaler
+from amp_core.forensics.diagnosis import Symptom
+from amp_core.forensics.gathering import References, gather
+from amp_core.forensics.isolation import kept
+from amp_core.forensics.locate import Fault
+from amp_core.forensics.subject import Arm, Subject, stored_dtype
+from amp_core.forensics.symptoms import find_symptom
+
+MAX_TRIALS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cure:
+    """A recipe and what it does in words. ``fp32_weights``: the model has to hand over its weights in FP32."""
+
+    recipe: Recipe
+    sentence: str
+    fp32_weights: bool = False
+    verified: bool = False
+
+
+def find_cure(
+    subject: Subject, references: References, arm: Arm, symptom: Symptom, faults: list[Fault], scale: float | None
+) -> Cure | None:
+    """The first candidate under which the symptom is gone; else the first candidate, unverified.
+
+    ``scale`` is a loss scale that fits, where the fault depends on it.
+    """
+    first: Cure | None = None
+    for number, cure in enumerate(_candidates(subject, arm, symptom, faults, scale)):
+        if number == MAX_TRIALS:
+            break
+        first = first or cure
+        if cures(subject, references, cure):
+            return replace(cure, verified=True)
+    return first
+
+
+def cures(subject: Subject, references: References, cure: Cure) -> bool:
+    """Whether the training under the cure shows no symptom at all."""
+    trial = subject
+    if cure.fp32_weights:
+        build = subject.reference_model or subject.model
+        trial = replace(subject, model=lambda: build().float())
+    trial = replace(trial, recipe=cure.recipe)
+    return find_symptom(gather(trial, Arm(recipe=cure.recipe), references)) is None
+
+
+def _candidates(
+    subject: Subject, arm: Arm, symptom: Symptom, faults: list[Fault], scale: float | None
+) -> Iterator[Cure]:
+    if symptom.kind in ("zero_gradients", "endless_skips", "non_finite_gradients") and scale is not None:
+        yield from _scaling(arm.recipe, scale)
+    if stored_dtype(subject.model()) is not None:
+        yield from _fp32_weights(subject, arm.recipe)
+    if arm.recipe.precision == "32-true":
+        return
+    yield from _modules(arm, symptom, faults)
+    if arm.recipe.precision == "16-mixed" and any(f.kind in ("overflow", "underflow") for f in faults):
+        bf16 = Recipe(name="bf16-mixed", precision="bf16-mixed", autocast_policy=_policy(arm.recipe))
+        yield Cure(recipe=bf16, sentence="train in bf16-mixed, which has FP32's exponent range")
+
+
+def _policy(recipe: Recipe) -> Any:
+    return recipe.autocast_policy
+
+
+def _scaling(recipe: Recipe, scale: float) -> Iterator[Cure]:
+    if recipe.precision != "16-mixed" or recipe.scaler is None:
+        return
+    if recipe.scaler.kind != "dynamic":
+        chosen = Scaler()
+        yield Cure(
+            recipe=msgspec.structs.replace(recipe, scaler=chosen, name="16-mixed"),
+            sentence="use dynamic loss scaling (GradScaler, init_scale 65536)",
+        )
+        return
+    chosen = msgspec.structs.replace(recipe.scaler, init_scale=scale)
+    yield Cure(
+        recipe=msgspec.structs.replace(recipe, scaler=chosen),
+        sentence=f"start the loss scale at {scale:g}",
+    )
+
+
+def _fp32_weights(subject: Subject, recipe: Recipe) -> Iterator[Cure]:
+    """Weights and statistics in FP32, lowered by autocast only: what mixed precision is."""
+    if recipe.precision == "32-true":
+        half = stored_dtype(subject.model()) is torch.float16
+        scaler = Scaler() if half else None
+        recipe = Recipe(name="mixed", precision="16-mixed" if half else "bf16-mixed", scaler=scaler)
+    yield Cure(
+        recipe=recipe,
+        fp32_weights=True,
+        sentence=f"keep weights and buffers in FP32 and let autocast lower the arithmetic ({recipe.precision})",
+    )
+
+
+def _modules(arm: Arm, symptom: Symptom, faults: list[Fault]) -> Iterator[Cure]:
+    """The blamed module, then what feeds it, its parents, and the blamed modules together."""
+    sets: dict[tuple[str, ...], None] = {}
+    for fault in faults[:3]:
+        if fault.module:
+            sets[(fault.module,)] = None
+        elif fault.feeders:
+            sets[(fault.feeders[0],)] = None
+            sets[tuple(fault.feeders[:3])] = None
+    for fault in faults[:2]:
+        parent = (fault.module or "").rpartition(".")[0]
+        if parent:
+            sets[(parent,)] = None
+        if fault.module and fault.feeders:
+            sets[(fault.module, fault.feeders[0])] = None
+    owners = tuple(dict.fromkeys(name.rpartition(".")[0] for name in symptom.names if "." in name))
+    if owners:
+        sets[owners] = None
+    together = tuple(dict.fromkeys(fault.module for fault in faults if fault.module))
+    if len(together) > 1:
+        sets[together[:8]] = None
+    for modules in sets:
+        listed = ", ".join(modules)
+        yield Cure(recipe=kept(arm, modules).recipe, sentence=f"keep {listed} in FP32 (fp32_modules)")
