@@ -29,13 +29,13 @@ def main(data_dir: Path, experiment_id: int) -> None:
         settings = Settings(data_dir=Path(copied))
         database = open_database(settings)
         with served(settings, database) as base, chromium() as browser:
-            with signed_in(browser, base, session_cookie(database), width=WIDTH) as context:
-                page = context.new_page()
-                page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
-                page.goto(f"/experiments/{experiment_id}")
-                wait_for_charts(page)
-                page.wait_for_timeout(1000)
-                shot = page.screenshot()
+            context = signed_in(browser, base, session_cookie(database), width=WIDTH)
+            page = context.new_page()
+            page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+            page.goto(f"/experiments/{experiment_id}")
+            wait_for_charts(page)
+            page.wait_for_timeout(1000)
+            shot = page.screenshot()
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(io.BytesIO(shot)) as picture:
         picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(TARGET, optimize=True)
