@@ -28,7 +28,7 @@ class DigitsCNN(Workload):
     recipes = ("32-true", "bf16-mixed", "16-mixed")
     width: int = param(32, min=4, max=512, help="Channels of the first convolution; the second has twice as many")
     dropout: float = param(0.25, min=0, max=0.9, help="Dropout before the last layer")
-    lr: float = param(2e-3, min=0, max=1, help="Learning rate of AdamW")
+    lr: float = param(5e-4, min=0, max=1, help="Learning rate of AdamW")
     batch_size: int = param(64, min=1, max=NUM_IMAGES - NUM_EVAL, help="Images in a training batch")
 
     def model(self) -> nn.Module:
