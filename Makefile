@@ -10,7 +10,7 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test check bench cases migrate migration screenshots docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import cont
 bench: $(STAMPS)/development  ## measure what the product promises about its own speed
 	$(BIN)/python -m tests.bench $(ARGS)
 
+cases: $(STAMPS)/development  ## diagnose a folder of small faulty trainings, score it (CASES=DIR, ARGS="--json OUT")
+	$(BIN)/python -m tests.cases $(CASES) $(ARGS)
+
 migrate: setup  ## bring the database of the current settings to the newest schema
 	$(BIN)/ampboard db upgrade
 
@@ -51,6 +54,7 @@ screenshots: $(STAMPS)/development browser  ## pictures of every page, light, da
 docs: $(STAMPS)/development  ## write the generated reference pages anew
 	$(BIN)/python -m server.reference
 	$(BIN)/python -m amp_core.telemetry.metrics > docs/metrics.md
+	$(BIN)/python -m amp_core.lint.documentation > docs/lint.md
 
 lock: $(STAMPS)/development  ## write both lock files from what is installed
 	$(BIN)/python .ci/lock.py

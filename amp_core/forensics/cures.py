@@ -49,12 +49,15 @@ def find_cure(
 
 def cures(subject: Subject, references: References, cure: Cure) -> bool:
     """Whether the training under the cure shows no symptom at all."""
-    trial = subject
-    if cure.fp32_weights:
-        build = subject.reference_model or subject.model
-        trial = replace(subject, model=lambda: build().float())
-    trial = replace(trial, recipe=cure.recipe)
-    return find_symptom(gather(trial, Arm(recipe=cure.recipe), references)) is None
+    return find_symptom(gather(as_trial(subject, cure), Arm(recipe=cure.recipe), references)) is None
+
+
+def as_trial(subject: Subject, cure: Cure) -> Subject:
+    """The subject as it is under the cure."""
+    if not cure.fp32_weights:
+        return replace(subject, recipe=cure.recipe)
+    build = subject.reference_model or subject.model
+    return replace(subject, model=lambda: build().float(), recipe=cure.recipe)
 
 
 def _candidates(

@@ -101,6 +101,7 @@ def _diagnosis(subject: Subject, references: References, arm: Arm, evidence: Evi
         sentence=what_happened(fault, symptom.step, dtype, found.cause, found.scale),
         fix=fix_in_words(kind, cure.sentence if cure else None),
         recipe=_submittable(cure) if cure else None,
+        fp32_weights=cure is not None and cure.fp32_weights,
         verified=cure is not None and cure.verified,
         evidence={**fault.evidence, "feeders": fault.feeders, "fitting_scale": found.fitting_scale},
     )

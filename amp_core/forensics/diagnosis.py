@@ -70,8 +70,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     ``module`` is a name of `named_modules()`; the empty name is the model's own forward, None code outside the model.
     ``kind`` is the exact fault and ``family`` the coarser word. ``caused_by``: whether another loss scale would remove
-    it, or the values themselves do it at any scale. ``recipe`` is what to submit instead; ``verified`` says that the
-    training was repeated under it and the symptom was gone. ``batch`` counts from 0.
+    it, or the values themselves do it at any scale. ``recipe`` is what to submit instead, with a model that hands over
+    its weights in FP32 if ``fp32_weights``; ``verified`` says that the training was repeated under it and the symptom
+    was gone. ``batch`` counts from 0.
     """
 
     symptom: Symptom
@@ -88,5 +89,6 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     fix: str
     recipe: dict[str, Any] | None
+    fp32_weights: bool
     verified: bool
     evidence: dict[str, Any] = {}
