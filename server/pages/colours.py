@@ -52,7 +52,7 @@ def natural_slot(recipe: dict[str, Any]) -> str:
             return "fp16-kept"
         kind = (recipe.get("scaler") or {}).get("kind", "dynamic")
         return {"none": "fp16-none", "static": "fp16-static"}.get(kind, "fp16")
-    return "fp32"
+    return {"bf16-true": "other-1", "16-true": "other-2", "tf32": "other-3"}.get(precision, "fp32")
 
 
 def natural_style(recipe: dict[str, Any]) -> Style:

@@ -197,6 +197,13 @@ def seeds_of(text: str) -> Any:
     return [typed(part, "int") for part in parts]
 
 
+def _rule(fault: Fault) -> str:
+    """The rule with the value it concerns, once, and without the path that a decoder adds."""
+    rule = re.sub(r" - at `\$[^`]*`", "", fault.rule)
+    told = fault.value in (None, "") or isinstance(fault.value, dict | list) or str(fault.value) in rule
+    return rule if told else f"{fault.value!r}: {rule}"
+
+
 def placed(faults: tuple[Fault, ...], rows: list[int]) -> list[dict[str, Any]]:
     """Faults with the name of the form field each belongs to."""
     result = []
@@ -211,6 +218,5 @@ def placed(faults: tuple[Fault, ...], rows: list[int]) -> list[dict[str, Any]]:
             field = "tags"
         elif field == "baseline":
             field = "recipes"
-        value = "" if fault.value in (None, "") or isinstance(fault.value, dict | list) else f"{fault.value!r}: "
-        result.append({"field": field, "value": fault.value, "rule": f"{value}{fault.rule}", "remedy": fault.remedy})
+        result.append({"field": field, "value": fault.value, "rule": _rule(fault), "remedy": fault.remedy})
     return result

@@ -173,7 +173,7 @@ def _preview(
     session: Session, settings: Settings, workload: dict[str, Any], form: dict[str, str], base_url: str
 ) -> dict[str, str]:
     body, rows = submission_of(form, workload)
-    told = {"cli": cli_of(body), "curl": curl_of(body, base_url), "errors": "", "estimate": "–", "runs": ""}
+    told = {"cli": cli_of(body), "curl": curl_of(body, base_url), "errors": "", "estimate": "Not ready", "runs": ""}
     try:
         plan, _ = service.make_plan(session, settings, _checked(body))
     except Invalid as error:

@@ -100,12 +100,14 @@ def test_faults_are_placed_at_the_fields_of_the_form() -> None:
     faults = (
         Fault(field="recipes.1", value={}, rule="r", remedy="m"),
         Fault(field="params.lr", value=7, rule="at most 1", remedy="lower it"),
+        Fault(field="params.width", value=7.5, rule="width=7.5 is no whole number - at `$.x`", remedy="m"),
         Fault(field="seeds.0", value=-1, rule="r", remedy="m"),
         Fault(field="baseline", value=None, rule="r", remedy="m"),
     )
     found = placed(faults, [0, 4])
-    assert [item["field"] for item in found] == ["recipe.4", "params.lr", "seeds", "recipes"]
+    assert [item["field"] for item in found] == ["recipe.4", "params.lr", "params.width", "seeds", "recipes"]
     assert found[1]["rule"] == "7: at most 1"
+    assert found[2]["rule"] == "width=7.5 is no whole number"
 
 
 def test_curl_carries_the_body_and_no_secret() -> None:
