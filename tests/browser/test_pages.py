@@ -224,3 +224,17 @@ def test_a_stored_point_is_on_the_chart_within_about_a_second(dashboard: Dashboa
             delays.append(time.monotonic() - begun)
         assert page.evaluate("window.neverReloaded") is True
         assert min(delays) < 1.1, delays
+
+
+def test_no_link_is_dead(dashboard: Dashboard) -> None:
+    with dashboard.open() as context:
+        page = context.new_page()
+        targets: set[str] = set()
+        for path in PAGES:
+            page.goto(path)
+            targets |= set(
+                page.eval_on_selector_all("a[href^='/']", "links => links.map((a) => a.getAttribute('href'))")
+            )
+        broken = {target: context.request.get(target).status for target in targets}
+        assert {target: status for target, status in broken.items() if status >= 400} == {}
+        assert len(targets) > 50
