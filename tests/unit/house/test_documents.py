@@ -23,6 +23,15 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
             assert (ROOT / document.parent / target).exists(), f"{document} links to {target}"
 
 
+def test_every_page_is_in_its_index() -> None:
+    for folder in (ROOT / "docs", ROOT / "docs" / "decisions"):
+        index = (folder / "README.md").read_text()
+        missing = [
+            page.name for page in folder.glob("*.md") if page.name != "README.md" and f"({page.name})" not in index
+        ]
+        assert not missing, f"{folder.relative_to(ROOT)}/README.md does not list {missing}"
+
+
 def named_paths(text: str) -> set[str]:
     """Code spans that are paths of this repository."""
     spans = re.findall(r"`([\w./-]+)`", text)
