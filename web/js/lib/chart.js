@@ -71,6 +71,9 @@ export class ChartView {
         this.dirty = false;
         await this.#render(Plotly);
       }
+    } catch (error) {
+      this.loaded = null; // the next draw asks again
+      if (!this.drawn) this.#say(`The points could not be read: ${error instanceof Error ? error.message : error}. Reload the page to try again.`);
     } finally {
       this.busy = false;
     }
@@ -81,7 +84,7 @@ export class ChartView {
     const theme = currentTheme();
     const drawing = tracesOf(this.chart, this.shared.groups(), this.shared.store, { theme, full: this.full, skips: this.shared.skips });
     this.#note(drawing);
-    if (drawing.empty && !this.drawn) return this.#placeholder();
+    if (drawing.empty && !this.drawn) return this.#say(this.shared.data.waiting ? "No points yet: they appear as runs write them." : "No run wrote this series.");
     const layout = this.#layout(theme, drawing);
     if (!this.drawn) this.plot.replaceChildren();
     await (this.drawn ? Plotly.react : Plotly.newPlot)(this.plot, drawing.traces, layout, this.shared.data.config);
@@ -107,8 +110,9 @@ export class ChartView {
     return layout;
   }
 
-  #placeholder() {
-    this.plot.replaceChildren(made("div", this.shared.data.waiting ? "No points yet: they appear as runs write them." : "No run wrote this series.", "empty"));
+  /** @param {string} text shown where the chart would be */
+  #say(text) {
+    this.plot.replaceChildren(made("div", text, "empty"));
   }
 
   /** @param {Drawing} drawing */

@@ -32,7 +32,7 @@ export function pointLoader(url, store) {
     wanted = new Set();
     coming = null;
     const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit) })}`);
-    if (!response.ok) return;
+    if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
     for (const { run_id: run, attempt, series } of (await response.json()).runs) {
       for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.merge(run, name, points, attempt);
     }
