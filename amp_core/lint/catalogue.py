@@ -13,7 +13,7 @@ assert len(NAMES) == len(RULES) > len(IMPORTED)
 
 
 def codes_for(chosen: str) -> set[str]:
-    """Codes that a comma-separated list of codes, prefixes (AMP3) and names means. Raises LintError for unknown ones."""
+    """Codes that a list of codes, prefixes (AMP3) and names, with commas, means. Raises LintError for unknown ones."""
     found: set[str] = set()
     for part in (text.strip() for text in chosen.split(",")):
         if not part:

@@ -30,8 +30,9 @@ Generated from the rule table in `amp_core/lint/rules/` by `make docs`.
     ampboard lint --select AMP1,AMP2 .   # some rules; --ignore leaves some out
     ampboard lint --explain AMP101       # one rule, in the terminal
 
-The linter follows values through a file without running it: aliases, attributes, calls of functions and methods of the file,
-branches, loops and with-blocks. It speaks only when it is sure: a dtype or a flag that the file does not show gives no finding.
+The linter follows values through a file without running it: aliases, attributes, calls of functions and methods of the
+file, branches, loops and with-blocks. It speaks only when it is sure: a dtype or a flag that the file does not show
+gives no finding.
 
 | exit code | meaning |
 |---|---|
@@ -49,10 +50,11 @@ branches, loops and with-blocks. It speaks only when it is sure: a dtype or a fl
       hooks:
         - id: ampboard-lint
 
-**Severity.** *error*: wrong results or an exception. *warning*: probably wrong, or wrong sooner or later. *info*: costs speed,
-comparability or future compatibility; does not fail a build by default.
+**Severity.** *error*: wrong results or an exception. *warning*: probably wrong, or wrong sooner or later. *info*: costs
+speed, comparability or future compatibility; does not fail a build by default.
 
-In the examples, `model`, `optimizer`, `loss_fn` and `loader` are what they are called; scalers are `torch.amp.GradScaler("cuda")`.
+In the examples, `model`, `optimizer`, `loss_fn` and `loader` are what they are called; a scaler is a
+`torch.amp.GradScaler("cuda")`.
 
 """
 

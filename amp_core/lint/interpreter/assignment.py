@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import ast
-from functools import cache
 
+from amp_core.lint.alternatives import join, only
 from amp_core.lint.interpreter import flags, gradients
 from amp_core.lint.interpreter.ducks import path_of
 from amp_core.lint.interpreter.expressions import evaluate
 from amp_core.lint.interpreter.iteration import element_of
 from amp_core.lint.interpreter.machine import Machine
 from amp_core.lint.interpreter.operators import combine
-from amp_core.lint.values import (
-    UNKNOWN,
-    Const,
-    External,
-    Items,
-    Mapping,
-    Object,
-    Tensor,
-    Unknown,
-    Value,
-    join,
-    only,
-)
+from amp_core.lint.syntax import nodes_of
+from amp_core.lint.values import UNKNOWN, Const, External, Items, Mapping, Object, Tensor, Unknown, Value
 
 
 def assign(machine: Machine, target: ast.expr, value: Value) -> None:
@@ -95,18 +84,21 @@ def assign_augmented(machine: Machine, node: ast.AugAssign) -> None:
     assign(machine, node.target, combine(machine, node, node.op, before, value))
 
 
-@cache
-def _assigned_in(node: ast.AST) -> frozenset[str]:
+def _assigned_in(machine: Machine, node: ast.AST) -> frozenset[str]:
+    """Names that a loop assigns, found once per loop."""
+    if node in machine.assigned:
+        return machine.assigned[node]
     names = set()
-    for child in ast.walk(node):
+    for child in nodes_of(node):
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             names.add(child.id)
-    return frozenset(names)
+    machine.assigned[node] = frozenset(names)
+    return machine.assigned[node]
 
 
 def forget_changing(machine: Machine, loop: ast.AST) -> None:
     """Constants that the loop assigns are not constant in it."""
-    for name in _assigned_in(loop):
+    for name in _assigned_in(machine, loop):
         scope = machine.scope.find(name)
         known = scope.names[name] if scope is not None else None
         if scope is not None and isinstance(known, Const):

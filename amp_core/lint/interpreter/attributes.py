@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from amp_core.lint.alternatives import join
 from amp_core.lint.interpreter import gradients
 from amp_core.lint.interpreter.ducks import path_of
 from amp_core.lint.interpreter.imports import external
@@ -28,7 +29,6 @@ from amp_core.lint.values import (
     Tensor,
     Unknown,
     Value,
-    join,
 )
 
 KNOWN_ROOTS = {"torch", "builtins", "torchvision", "transformers", "accelerate", "copy", "contextlib", "math", "numpy"}
@@ -67,7 +67,7 @@ def _external(machine: Machine, node: ast.Attribute, owner: External) -> Value:
         text = path_of(node)
         if text and not isinstance(found := machine.remembered(text), Unknown):
             return found
-    return external(machine, f"{owner.name}.{node.attr}", node)
+    return external(f"{owner.name}.{node.attr}")
 
 
 def _of_object(machine: Machine, node: ast.Attribute, owner: Object) -> Value:

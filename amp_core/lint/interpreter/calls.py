@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from amp_core.lint.alternatives import alternatives, join
 from amp_core.lint.interpreter import classes, contexts
 from amp_core.lint.interpreter.expressions import evaluate
+from amp_core.lint.interpreter.imports import note_deprecated
 from amp_core.lint.interpreter.iteration import element_of
 from amp_core.lint.interpreter.machine import MAX_DEPTH, MAX_INLINED, Frame, Machine
 from amp_core.lint.values import (
@@ -27,8 +29,6 @@ from amp_core.lint.values import (
     Tensor,
     Unknown,
     Value,
-    alternatives,
-    join,
 )
 
 
@@ -86,6 +86,7 @@ def call(machine: Machine, node: ast.Call) -> Value:
         from amp_core.lint.interpreter.attributes import attribute
 
         callee = attribute(machine, function, receiver)
+        note_deprecated(machine, node, callee)
     else:
         callee = evaluate(machine, function)
     return call_value(machine, node, callee, arguments_of(machine, node))
@@ -205,7 +206,10 @@ def _decorations(machine: Machine, node: ast.AST) -> dict[str, object]:
     changes: dict[str, object] = {}
     for decorator in getattr(node, "decorator_list", []):
         events = len(machine.trace.events)
-        contexts.enter(machine, evaluate(machine, decorator), decorator, changes)
+        value = evaluate(machine, decorator)
+        contexts.enter(machine, value, decorator, changes)
+        if isinstance(decorator, ast.Attribute):
+            note_deprecated(machine, decorator, value)
         del machine.trace.events[events:]
     return changes
 

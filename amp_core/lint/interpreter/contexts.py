@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from amp_core.lint.alternatives import alternatives
 from amp_core.lint.interpreter.machine import Machine
-from amp_core.lint.values import Autocast, External, NullContext, OneOf, Value, alternatives
+from amp_core.lint.values import Autocast, External, NullContext, OneOf, Value
 
 NO_GRAD = {"torch.no_grad", "torch.inference_mode"}
 

@@ -7,8 +7,10 @@ methods are called on each name or attribute path; the kind follows from these, 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from amp_core.lint.interpreter.oplists import SCALER_METHODS
 from amp_core.lint.values import UNKNOWN, Object, Optimizer, Scaler, Scheduler, Value
 
 MODEL_METHODS = {"parameters", "named_parameters", "zero_grad", "state_dict"}
@@ -22,10 +24,10 @@ class Ducks:
     stepped: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, tree: ast.Module) -> Ducks:
-        """Read a module."""
+    def of(cls, nodes: Iterable[ast.AST]) -> Ducks:
+        """Read the nodes of a module."""
         found = cls()
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Call):
                 found._note(node)
         found.stepped = {path for path in found.stepped if path}
@@ -41,9 +43,9 @@ class Ducks:
             self.methods.setdefault(receiver, set()).add(function.attr)
         if whole := path_of(function):
             self.methods.setdefault(whole, set()).add("()")
-        if function.attr == "unscale_" and node.args:
-            self.stepped.add(path_of(node.args[0]))
-        elif function.attr == "step" and node.args and "scaler" in path_of(function.value).lower():
+        if (function.attr == "unscale_" and node.args) or (
+            function.attr == "step" and node.args and "scaler" in path_of(function.value).lower()
+        ):
             self.stepped.add(path_of(node.args[0]))
 
     def value_for(self, path: str, loops: tuple[int, ...]) -> Value | None:
@@ -51,7 +53,8 @@ class Ducks:
         methods = self.methods.get(path, set())
         name = path.rsplit(".", 1)[-1].lower()
         pairs = len(methods & {"scale", "step", "update"})
-        if "unscale_" in methods or (pairs > 1 and "scale" in methods) or (pairs and "scaler" in name):
+        likely = (pairs > 1 and "scale" in methods) or (pairs and "scaler" in name)
+        if "unscale_" in methods or (likely and methods <= SCALER_METHODS):
             return Scaler(None, None, loops)
         if path in self.stepped or {"zero_grad", "step"} <= methods:
             return Optimizer(None, "", frozenset(), None, loops)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from amp_core.lint.alternatives import join, truth
 from amp_core.lint.events import Condition
 from amp_core.lint.interpreter.iteration import element_of
 from amp_core.lint.interpreter.machine import Machine
@@ -24,8 +25,6 @@ from amp_core.lint.values import (
     Tensor,
     Test,
     Value,
-    join,
-    truth,
 )
 
 BUILTINS = frozenset(dir(builtins))
@@ -67,8 +66,8 @@ def _subscript(machine: Machine, node: ast.Subscript) -> Value:
     key = evaluate(machine, node.slice)
     if isinstance(holder, Mapping):
         if isinstance(key, Const):
-            return holder.items.get(key.value, UNKNOWN)
-        return _any_of(list(holder.items.values())) if not holder.open else UNKNOWN
+            return holder.items.get(key.value, holder.default)
+        return _any_of(list(holder.items.values())) if not holder.open else holder.default
     if isinstance(holder, Tensor):
         return holder if holder.reading is not None else replace(holder.plain(), positions=holder.positions)
     children = holder.items if isinstance(holder, Items) else _children(holder)
@@ -194,8 +193,7 @@ def _comprehension(machine: Machine, node: ast.ListComp | ast.SetComp | ast.Gene
                 evaluate(machine, test)
         if isinstance(node, ast.DictComp):
             evaluate(machine, node.key)
-            evaluate(machine, node.value)
-            return Mapping({}, open=True)
+            return Mapping({}, open=True, default=evaluate(machine, node.value))
         return Iterable(evaluate(machine, node.elt))
 
 

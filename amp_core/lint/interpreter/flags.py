@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from amp_core.lint.alternatives import strings, truth
 from amp_core.lint.interpreter.machine import Machine
-from amp_core.lint.values import Value, strings, truth
+from amp_core.lint.values import Value
 
 TF32_FLAGS = {"torch.backends.cuda.matmul", "torch.backends.cudnn"}
 
@@ -14,9 +15,9 @@ def set_flag(machine: Machine, target: ast.Attribute, owner: str, value: Value) 
     """`torch.backends.….allow_tf32 = value` and its newer spelling."""
     if not owner.startswith("torch.backends."):
         return
-    if target.attr == "allow_tf32" and owner in TF32_FLAGS and truth(value) is True:
-        machine.emit("tf32", target)
-    elif target.attr == "fp32_precision" and strings(value) == {"tf32"}:
+    names = strings(value) or frozenset()
+    switched_on = target.attr == "allow_tf32" and owner in TF32_FLAGS and truth(value) is True
+    if switched_on or (target.attr == "fp32_precision" and "tf32" in names and len(names) == 1):
         machine.emit("tf32", target)
 
 

@@ -61,7 +61,7 @@ def bind_import_from(machine: Machine, node: ast.ImportFrom) -> None:
         bound = alias.asname or alias.name
         if name in DEPRECATED:
             machine.program.deprecated.append((node, name))
-        machine.bind(bound, machine.ducks.value_for(bound, machine.loops) or external(machine, name, None))
+        machine.bind(bound, machine.ducks.value_for(bound, machine.loops) or external(name))
 
 
 def _note_framework(machine: Machine, module: str) -> None:
@@ -70,12 +70,14 @@ def _note_framework(machine: Machine, module: str) -> None:
         machine.program.frameworks.add(root)
 
 
-def external(machine: Machine, name: str, node: ast.AST | None) -> Value:
-    """The value of a dotted name from outside: a dtype, or the thing under its canonical name."""
-    if name.startswith("torch."):
-        rest = name[len("torch.") :]
-        if rest in DTYPES:
-            return DType(DTYPES[rest])
-        if node is not None and name in DEPRECATED:
-            machine.program.deprecated.append((node, name))
+def external(name: str) -> Value:
+    """The value of a dotted name from outside: a dtype, or the thing."""
+    if name.startswith("torch.") and (dtype := DTYPES.get(name[len("torch.") :])) is not None:
+        return DType(dtype)
     return External(name)
+
+
+def note_deprecated(machine: Machine, node: ast.AST, value: Value) -> None:
+    """A deprecated name is called, or decorates."""
+    if isinstance(value, External) and value.name in DEPRECATED:
+        machine.program.deprecated.append((node, value.name))

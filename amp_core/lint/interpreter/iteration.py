@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from amp_core.lint.values import (
-    UNKNOWN,
-    Const,
-    Items,
-    Iterable,
-    Mapping,
-    Object,
-    OneOf,
-    Parameters,
-    Tensor,
-    Value,
-    join,
-)
+from amp_core.lint.alternatives import join
+from amp_core.lint.values import UNKNOWN, Const, Items, Iterable, Mapping, Object, OneOf, Parameters, Tensor, Value
 
 MAX_UNROLLED = 4
 

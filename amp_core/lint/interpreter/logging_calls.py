@@ -6,7 +6,7 @@ import ast
 
 from amp_core.lint.interpreter.calls import Arguments
 from amp_core.lint.interpreter.machine import Machine
-from amp_core.lint.values import Iterable, Items, Mapping, ScaleValue, Tensor, Value
+from amp_core.lint.values import Items, Iterable, Mapping, ScaleValue, Tensor, Value
 
 LOG_METHODS = {"log", "log_dict", "add_scalar", "add_scalars", "log_metric", "log_metrics", "set_postfix", "track"}
 STORE_METHODS = {"append"}

@@ -46,6 +46,7 @@ class Machine:
     loop_count: int = 0
     statements: int = 0
     reached: dict[ast.AST, int] = field(default_factory=dict)
+    assigned: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
     by_text: dict[str, Value] = field(default_factory=dict)
     _context: Context | None = None
 

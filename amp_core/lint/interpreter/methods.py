@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from amp_core.lint.alternatives import join, only
 from amp_core.lint.interpreter import module_methods, scaler_methods, tensor_methods
 from amp_core.lint.interpreter.calls import Arguments, call_value, run_function, unknown_result
 from amp_core.lint.interpreter.iteration import element_of
@@ -30,8 +31,6 @@ from amp_core.lint.values import (
     Tensor,
     Unknown,
     Value,
-    join,
-    only,
 )
 
 
@@ -111,7 +110,7 @@ def _on_super(machine: Machine, node: ast.Call, receiver: Super, name: str, argu
     return UNKNOWN
 
 
-def _on_items(machine: Machine, node: ast.Call, receiver: Items, name: str, arguments: Arguments) -> Value:
+def _on_items(machine: Machine, _: ast.Call, receiver: Items, name: str, arguments: Arguments) -> Value:
     if name in {"append", "extend", "insert"}:
         receiver.open = receiver.open or bool(machine.loops) or name != "append"
         if arguments.positional and not receiver.open:
@@ -151,7 +150,7 @@ def _on_class(machine: Machine, node: ast.Call, receiver: Class, name: str, argu
     return unknown_result(machine, arguments, node)
 
 
-def _on_unknown(machine: Machine, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
+def _on_unknown(machine: Machine, node: ast.Call, _: Value, name: str, arguments: Arguments) -> Value:
     if name == "backward" and not arguments.positional:
         machine.emit("backward", node)
         return UNKNOWN

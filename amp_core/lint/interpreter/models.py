@@ -7,25 +7,9 @@ from dataclasses import replace
 
 from amp_core.lint.interpreter.calls import Arguments, run_function, unknown_result
 from amp_core.lint.interpreter.machine import Machine
+from amp_core.lint.interpreter.oplists import FLOAT32_MODULES, LOW_MODULES, SAME_MODULES
 from amp_core.lint.interpreter.tensors import operation
 from amp_core.lint.values import UNKNOWN, Const, Function, Items, Object, Optimizer, Scaler, Tensor, Value
-
-LOW_MODULES = {
-    "Linear",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "LazyLinear",
-}
-FLOAT32_MODULES = {"LayerNorm", "GroupNorm", "Softmax", "LogSoftmax", "Softmin", "Softplus", "CosineSimilarity"}
-SAME_MODULES = {
-    *("ReLU ReLU6 GELU SiLU Mish LeakyReLU ELU CELU SELU Tanh Hardswish Hardtanh Dropout Dropout1d Dropout2d".split()),
-    *("Identity Flatten Unflatten MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d".split()),
-    *("AdaptiveMaxPool2d BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm Upsample PixelShuffle ZeroPad2d".split()),
-}
 
 
 def call_model(

@@ -5,22 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from amp_core.lint.alternatives import alternatives, only, strings
 from amp_core.lint.interpreter.calls import Arguments, unknown_result
 from amp_core.lint.interpreter.machine import Machine
-from amp_core.lint.values import (
-    UNKNOWN,
-    Const,
-    DType,
-    Iterable,
-    Object,
-    Parameters,
-    StateDict,
-    Tensor,
-    Value,
-    alternatives,
-    only,
-    strings,
-)
+from amp_core.lint.values import UNKNOWN, Const, DType, Iterable, Object, Parameters, StateDict, Tensor, Value
 
 SHORTHANDS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64"}
 SAME = {"cuda", "cpu", "eval", "train", "requires_grad_", "apply", "compile", "to_empty", "share_memory", "xpu", "to"}

@@ -8,22 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from amp_core.lint.alternatives import alternatives
 from amp_core.lint.interpreter.machine import Machine
 from amp_core.lint.interpreter.tensors import is_huge, is_lost, operation, promote
-from amp_core.lint.values import (
-    HALVES,
-    UNKNOWN,
-    Const,
-    DType,
-    OneOf,
-    ScaleValue,
-    Scaled,
-    Tensor,
-    Test,
-    Unknown,
-    Value,
-    alternatives,
-)
+from amp_core.lint.values import HALVES, UNKNOWN, Const, DType, OneOf, Scaled, ScaleValue, Tensor, Test, Unknown, Value
 
 FOLDS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from amp_core.lint.alternatives import alternatives, truth
 from amp_core.lint.interpreter.ducks import path_of
 from amp_core.lint.interpreter.machine import Machine
-from amp_core.lint.values import Test, Value, alternatives, truth
+from amp_core.lint.syntax import nodes_of
+from amp_core.lint.values import Test, Value
 
 FINITE_CHECKS = {"isfinite", "isnan", "isinf"}
 PERIODIC_NAMES = ("accum", "sync_grad", "is_update", "do_step", "should_step", "last_micro", "is_boundary")
@@ -42,7 +44,7 @@ def question(machine: Machine, test: ast.expr, value: Value) -> Question:
 def kind_of(machine: Machine, test: ast.expr) -> str:
     """periodic (every n-th micro-batch), finite (a check for NaN), scale (a look at the loss scale) or empty."""
     kind = ""
-    for node in ast.walk(test):
+    for node in nodes_of(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             return "periodic"
         if isinstance(node, ast.Call) and path_of(node.func).rsplit(".", 1)[-1] in FINITE_CHECKS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Sequence
 
 from amp_core.lint.events import Event, Trace
@@ -12,6 +13,7 @@ from amp_core.lint.interpreter.ducks import Ducks
 from amp_core.lint.interpreter.machine import Frame, Machine
 from amp_core.lint.interpreter.statements import run_block
 from amp_core.lint.program import Program
+from amp_core.lint.syntax import nodes_of
 from amp_core.lint.values import HALVES, UNKNOWN, Autocast, Class, Const, Function, Object, Scope, Value
 
 FORWARDS = {"forward", "training_step", "validation_step", "test_step", "predict_step", "shared_step"}
@@ -20,7 +22,8 @@ FORWARDS = {"forward", "training_step", "validation_step", "test_step", "predict
 def interpret(tree: ast.Module) -> Program:
     """The events of a module, by entry point."""
     program = Program(tree)
-    machine = Machine(program, Ducks.of(tree), _changing_attributes(tree))
+    nodes = nodes_of(tree)
+    machine = Machine(program, Ducks.of(nodes), _changing_attributes(nodes))
     scope = Scope({})
     machine.frames.append(Frame(scope))
     program.traces.append(machine.trace)
@@ -57,7 +60,7 @@ def _run_class(machine: Machine, cls: Class) -> None:
 
 
 def _run_root(machine: Machine, function: Function, earlier: Sequence[Event] = ()) -> None:
-    """Run a function with unknown arguments, after what its object's constructor did; flags do not keep their defaults."""
+    """Run a function with unknown arguments, after what the constructor of its object did."""
     name = getattr(function.node, "name", "lambda")
     owner = function.owner
     machine.trace = Trace(name, list(earlier))
@@ -99,20 +102,22 @@ def _assumed_dtype(machine: Machine) -> str | None:
 
 def _self_calls(node: ast.AST) -> set[str]:
     found = set()
-    for child in ast.walk(node):
+    for child in nodes_of(node):
         if isinstance(child, ast.Attribute) and isinstance(child.value, ast.Name) and child.value.id == "self":
             found.add(child.attr)
     return found
 
 
-def _changing_attributes(tree: ast.Module) -> frozenset[str]:
+def _changing_attributes(nodes: list[ast.AST]) -> frozenset[str]:
     """Attributes that are assigned outside `__init__`, or counted up: their first constant does not stay."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
-            names.add(node.target.attr)
-        elif isinstance(node, ast.FunctionDef) and node.name != "__init__":
-            for child in ast.walk(node):
-                if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
-                    names.add(child.attr)
-    return frozenset(names)
+    stored = Counter(_stored(nodes))
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            stored.subtract(_stored(nodes_of(node)))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
+            stored[node.target.attr] += 1
+    return frozenset(name for name, count in stored.items() if count > 0)
+
+
+def _stored(nodes: list[ast.AST]) -> list[str]:
+    return [n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from amp_core.lint.alternatives import alternatives, only
 from amp_core.lint.interpreter.calls import Arguments
 from amp_core.lint.interpreter.machine import Machine
 from amp_core.lint.values import (
@@ -23,8 +24,6 @@ from amp_core.lint.values import (
     StateDict,
     Tensor,
     Value,
-    alternatives,
-    only,
 )
 
 
@@ -81,9 +80,7 @@ def models_in(values: list[Value]) -> frozenset[Object]:
     found: frozenset[Object] = frozenset()
     for argument in values:
         for value in alternatives(argument):
-            if isinstance(value, Parameters):
-                found |= value.models
-            elif isinstance(value, Tensor):
+            if isinstance(value, Parameters | Tensor):
                 found |= value.models
             elif isinstance(value, Items):
                 found |= models_in(value.items)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from amp_core.lint.alternatives import join, truth
 from amp_core.lint.events import Condition
 from amp_core.lint.interpreter import classes, contexts
 from amp_core.lint.interpreter.assignment import assign, assign_augmented, forget_changing
@@ -14,7 +15,7 @@ from amp_core.lint.interpreter.imports import bind_import, bind_import_from
 from amp_core.lint.interpreter.iteration import element_of, unrolled
 from amp_core.lint.interpreter.machine import MAX_STATEMENTS, Machine
 from amp_core.lint.interpreter.questions import Question, question
-from amp_core.lint.values import Const, Function, Value, join, truth
+from amp_core.lint.values import Const, Function, Value
 
 ENDINGS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 

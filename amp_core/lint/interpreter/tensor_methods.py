@@ -5,22 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from amp_core.lint.alternatives import alternatives, only
 from amp_core.lint.interpreter import gradients
 from amp_core.lint.interpreter.calls import Arguments, run_function
 from amp_core.lint.interpreter.machine import Machine
 from amp_core.lint.interpreter.module_methods import SHORTHANDS
-from amp_core.lint.interpreter.tensors import LOW, SHAPES, cast, is_huge, is_lost, operation
-from amp_core.lint.values import (
-    UNKNOWN,
-    Const,
-    DType,
-    Function,
-    Iterable,
-    Tensor,
-    Value,
-    alternatives,
-    only,
-)
+from amp_core.lint.interpreter.oplists import LOW, SHAPES
+from amp_core.lint.interpreter.tensors import cast, is_huge, is_lost, operation
+from amp_core.lint.values import HALVES, UNKNOWN, Const, DType, Function, Iterable, Tensor, Value
 
 READINGS = {"item", "detach", "cpu", "numpy", "tolist"}
 FILLS = {"masked_fill": 1, "masked_fill_": 1, "fill_": 0, "new_full": 1, "index_fill": 2, "index_fill_": 2}
@@ -100,6 +92,8 @@ def read(machine: Machine, node: ast.AST, tensor: Tensor, name: str) -> Value:
         machine.emit("grad_item", node, tensor=tensor)
     number = name in {"item", "tolist", "float"}
     reading = tensor.reading
+    if name in {"detach", "cpu"}:
+        return replace(tensor, detached=True)
     if tensor.scaled is not None and reading is None and not tensor.from_grad:
         reading = machine.emit("scaled_read", node, tensor=tensor)
     return replace(
@@ -130,11 +124,19 @@ def _in_place(machine: Machine, node: ast.Call, tensor: Tensor, name: str, argum
         gradients.edited(machine, node, tensor, name, arguments.all)
     if name in IN_PLACE_LOW and machine.autocast is not None:
         machine.emit("bypass", node, detail=name)
-    if tensor.parameter_of is not None and name in {"mul_", "add_", "lerp_", "copy_"}:
-        value = arguments.get(0)
-        plain_copy = name == "copy_" and isinstance(value, Tensor) and value.parameter_of is not None
-        if not plain_copy:
-            machine.emit("parameter_edit", node, model=tensor.parameter_of, detail=name)
+    elif tensor.dtype in HALVES and (name == "lerp_" or (name == "add_" and _decays_first(node))):
+        machine.emit("average", node, tensor=tensor)
+
+
+def _decays_first(node: ast.Call) -> bool:
+    """`average.mul_(decay).add_(value, alpha=1 - decay)`."""
+    receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+    decays = (
+        isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.func.attr == "mul_"
+    )
+    return decays and (
+        any(k.arg == "alpha" for k in node.keywords) or (bool(node.args) and isinstance(node.args[0], ast.BinOp))
+    )
 
 
 def in_thread(machine: Machine, node: ast.AST, function: Function, positional: list[Value]) -> Value:

@@ -1,7 +1,6 @@
 """Tensor operations: the dtype that autocast gives their results, and what they do to a half that is near its limits.
 
-The lists follow CUDA's autocast (torch 2.13, `torch/amp` and its reference page): operations that run in the lower
-precision, operations that run in float32, all others in the widest type of their inputs.
+The lists are those of `oplists`.
 """
 
 from __future__ import annotations
@@ -13,28 +12,11 @@ from typing import Any
 
 from amp_core.lint.events import Region
 from amp_core.lint.interpreter.machine import Machine
+from amp_core.lint.interpreter.oplists import FLOAT32, GRADIENT_USES, LOW, SENSITIVE, SHAPES
 from amp_core.lint.values import HALVES, Const, DType, Items, Object, Tensor, Value
 
 HALF_MAX = 65504.0
 HALF_LOST = 2.0**-25
-LOW = frozenset(
-    "matmul mm bmm mv addmm addmv addr baddbmm addbmm chain_matmul einsum linear conv1d conv2d conv3d conv_transpose1d "
-    "conv_transpose2d conv_transpose3d prelu scaled_dot_product_attention".split()
-)
-FLOAT32 = frozenset(
-    "acos asin cosh erfinv exp expm1 log log10 log2 log1p log_softmax softmax softmin softplus pow prod reciprocal rsqrt "
-    "sinh tan sum cumprod cumsum norm renorm dist cdist pdist cosine_similarity layer_norm group_norm normalize "
-    "binary_cross_entropy_with_logits cross_entropy nll_loss l1_loss smooth_l1_loss mse_loss kl_div huber_loss "
-    "hinge_embedding_loss margin_ranking_loss soft_margin_loss triplet_margin_loss multi_margin_loss "
-    "multilabel_margin_loss cosine_embedding_loss poisson_nll_loss gaussian_nll_loss ctc_loss logsumexp".split()
-)
-SHAPES = frozenset(
-    "view reshape transpose permute flatten unflatten squeeze unsqueeze expand expand_as repeat contiguous chunk split "
-    "t clone detach to narrow select repeat_interleave unbind flip roll index_select gather cpu cuda requires_grad_".split()
-)
-CASTS = frozenset("float half bfloat16 double to type type_as".split())
-SENSITIVE = frozenset("sqrt rsqrt reciprocal log log2 log10 log1p".split())
-GRADIENT_USES = frozenset("norm square pow abs sum".split())
 ORDER = ("bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
 
 

@@ -5,26 +5,15 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from amp_core.lint.alternatives import alternatives, only
 from amp_core.lint.interpreter.calls import Arguments, unknown_result
 from amp_core.lint.interpreter.iteration import element_of
 from amp_core.lint.interpreter.machine import Machine
 from amp_core.lint.interpreter.module_methods import convert
+from amp_core.lint.interpreter.oplists import LOW
 from amp_core.lint.interpreter.tensor_methods import fill, floor
-from amp_core.lint.interpreter.tensors import LOW, cast, is_huge, is_lost, operation
-from amp_core.lint.values import (
-    HALVES,
-    UNKNOWN,
-    Const,
-    DType,
-    Items,
-    Iterable,
-    Mapping,
-    Object,
-    Tensor,
-    Value,
-    alternatives,
-    only,
-)
+from amp_core.lint.interpreter.tensors import cast, is_huge, is_lost, operation
+from amp_core.lint.values import HALVES, UNKNOWN, Const, DType, Items, Iterable, Mapping, Object, Tensor, Value
 
 CREATORS = {"zeros", "ones", "empty", "full", "rand", "randn", "eye", "tensor", "as_tensor", "normal", "logspace"}
 LIKES = {"zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like"}

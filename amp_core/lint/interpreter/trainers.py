@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from amp_core.lint.alternatives import strings, truth
 from amp_core.lint.interpreter.calls import Arguments
 from amp_core.lint.interpreter.machine import Machine
 from amp_core.lint.interpreter.training_calls import note_precision
-from amp_core.lint.values import UNKNOWN, Const, Object, Value, strings, truth
+from amp_core.lint.values import UNKNOWN, Const, Object, Value
 
 LIGHTNING = {"pytorch_lightning.Trainer", "lightning.Trainer", "lightning.pytorch.Trainer"}
 ARGUMENTS = {"transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from amp_core.lint.alternatives import alternatives, only, strings, truth
 from amp_core.lint.interpreter.calls import Arguments, unknown_result
 from amp_core.lint.interpreter.iteration import element_of
 from amp_core.lint.interpreter.machine import Machine
@@ -29,10 +30,6 @@ from amp_core.lint.values import (
     Scheduler,
     Tensor,
     Value,
-    alternatives,
-    only,
-    strings,
-    truth,
 )
 
 EPS = {
@@ -113,7 +110,7 @@ def note_precision(machine: Machine, names: frozenset[str] | None) -> None:
 def optimizer(machine: Machine, node: ast.Call, kind: str, arguments: Arguments) -> Value:
     """An optimizer over the parameters it is given."""
     models = models_in([arguments.get(0, "params") or UNKNOWN])
-    eps_value = arguments.get(3 if kind != "RMSprop" else 3, "eps")
+    eps_value = arguments.get(3, "eps")
     eps = EPS.get(kind)
     if eps_value is not None:
         eps = (

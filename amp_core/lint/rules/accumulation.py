@@ -19,8 +19,8 @@ EVERY = "{} runs for every micro-batch, but {} only after several: gradients are
     "step-every-microbatch",
     Severity.WARNING,
     what="With gradient accumulation, step() or update() runs for every micro-batch instead of once per step.",
-    why="Gradients of one optimizer step must all carry one scale: update() may change it between micro-batches. A step() per "
-    "micro-batch applies partial sums, and a zero_grad() per micro-batch throws them away.",
+    why="Gradients of one optimizer step must all carry one scale: update() may change it between micro-batches. "
+    "A step() per micro-batch applies partial sums, and a zero_grad() per micro-batch throws them away.",
     before="""
 for i, (x, y) in enumerate(loader):
     with autocast("cuda", dtype=torch.float16):
@@ -65,14 +65,16 @@ def _judge(trace: Trace, backward: Event) -> Iterator[tuple[ast.AST, str]]:
     often = [s for s in steps if not _rare(s, backward) and not _conditional(s, backward)]
     if often and updates and all(_rare(u, backward) for u in updates):
         yield often[0].node, EVERY.format("step()", "update()")
-    elif often and zeros and all(_rare(z, backward) for z in zeros):
-        yield often[0].node, EVERY.format("step()", "zero_grad()")
-    elif often and not zeros and outer_zeros and backward.tensor is not None and backward.tensor.divided:
+    elif (often and zeros and all(_rare(z, backward) for z in zeros)) or (
+        often and not zeros and outer_zeros and backward.tensor is not None and backward.tensor.divided
+    ):
         yield often[0].node, EVERY.format("step()", "zero_grad()")
 
 
 def _ours(trace: Trace, backward: Event, kind: str) -> list[Event]:
-    scaler = backward.tensor.scaled.scaler if backward.tensor is not None and backward.tensor.scaled is not None else None
+    scaler = (
+        backward.tensor.scaled.scaler if backward.tensor is not None and backward.tensor.scaled is not None else None
+    )
     return [e for e in trace.of(kind) if e.scaler is scaler and e.loops == backward.loops and together(e, backward)]
 
 
@@ -82,5 +84,3 @@ def _rare(event: Event, backward: Event) -> bool:
 
 def _conditional(event: Event, backward: Event) -> bool:
     return bool(extra_conditions(event, backward))
-
-

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amp_core.lint.events import Event
 from amp_core.lint.finding import Severity
 from amp_core.lint.interpreter.ducks import path_of
-from amp_core.lint.interpreter.tensors import LOW
+from amp_core.lint.interpreter.oplists import LOW
 from amp_core.lint.program import Program
 from amp_core.lint.rule import rule
 from amp_core.lint.values import Class
@@ -18,9 +18,10 @@ from amp_core.lint.values import Class
     "AMP211",
     "custom-function-without-custom-fwd",
     Severity.WARNING,
-    what="A custom autograd.Function that multiplies matrices is used under autocast without custom_fwd and custom_bwd.",
-    why="Its backward runs outside autocast: the incoming gradient is 16-bit, saved weights are float32, and the product fails on "
-    "the dtypes.",
+    what="A custom autograd.Function that multiplies matrices is used under autocast without custom_fwd and "
+    "custom_bwd.",
+    why="Its backward runs outside autocast: the incoming gradient is 16-bit, saved weights are float32, and the "
+    "product fails on the dtypes.",
     before="""
 class Project(torch.autograd.Function):
     @staticmethod
@@ -65,12 +66,17 @@ def custom_function(program: Program) -> Iterator[tuple[ast.AST, str]]:
         methods = {n.name: n for n in cls.node.body if isinstance(n, ast.FunctionDef)}
         needed = [methods[name] for name in ("forward", "backward") if name in methods]
         if any(_multiplies(method) for method in needed) and not any(_decorated(method) for method in needed):
-            yield cls.node, f"{cls.node.name} is used under autocast, but forward and backward lack custom_fwd and custom_bwd"
+            yield (
+                cls.node,
+                f"{cls.node.name} is used under autocast, but forward and backward lack custom_fwd and custom_bwd",
+            )
 
 
 def _decorated(method: ast.FunctionDef) -> bool:
     names = [path_of(d.func if isinstance(d, ast.Call) else d) for d in method.decorator_list]
-    return any(name.rsplit(".", 1)[-1] in {"custom_fwd", "custom_bwd", "amp_custom_fwd"} or "custom_" in name for name in names)
+    return any(
+        name.rsplit(".", 1)[-1] in {"custom_fwd", "custom_bwd", "amp_custom_fwd"} or "custom_" in name for name in names
+    )
 
 
 def _multiplies(method: ast.FunctionDef) -> bool:
@@ -126,7 +132,8 @@ def not_in_thread(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "autocast-dtype-lost-in-dataparallel",
     Severity.WARNING,
     what="bfloat16 autocast around a DataParallel model.",
-    why="DataParallel's threads inherit that autocast is on, but not its dtype: replicas run in float16, the default of CUDA.",
+    why="DataParallel's threads inherit that autocast is on, but not its dtype: replicas run in float16, the "
+    "default of CUDA.",
     before="""
 replicas = nn.DataParallel(model)
 with autocast("cuda", dtype=torch.bfloat16):
@@ -152,7 +159,13 @@ def data_parallel(program: Program) -> Iterator[tuple[ast.AST, str]]:
         inner = [e for e in trace.of("forward") if e.context.regions]
         for event in inner:
             region, model = event.context.autocast, event.model
-            if region is None or region.assumed or model is None or not model.data_parallel or region.dtype != "bfloat16":
+            if (
+                region is None
+                or region.assumed
+                or model is None
+                or not model.data_parallel
+                or region.dtype != "bfloat16"
+            ):
                 continue
             if not _enters_itself(event):
                 yield event.node, "DataParallel's threads do not inherit bfloat16: replicas run in float16"
@@ -161,7 +174,9 @@ def data_parallel(program: Program) -> Iterator[tuple[ast.AST, str]]:
 def _enters_itself(event: Event) -> bool:
     cls = event.model.cls if event.model is not None else None
     forward = cls.method("forward") if cls is not None else None
-    return forward is not None and any("autocast" in path_of(n) for n in ast.walk(forward.node) if isinstance(n, ast.Name | ast.Attribute))
+    return forward is not None and any(
+        "autocast" in path_of(n) for n in ast.walk(forward.node) if isinstance(n, ast.Name | ast.Attribute)
+    )
 
 
 @rule(
@@ -169,8 +184,8 @@ def _enters_itself(event: Event) -> bool:
     "autocast-device-mismatch",
     Severity.WARNING,
     what="Autocast or the scaler is for another device than the model.",
-    why="Autocast for one device type does nothing on another, without any error. torch.autocast wants a string, so that a torch.device "
-    "raises.",
+    why="Autocast for one device type does nothing on another, without any error. torch.autocast wants a string, "
+    "so that a torch.device raises.",
     before="""
 model = nn.Linear(8, 8).to("cuda")
 with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -192,7 +207,10 @@ def device_mismatch(program: Program) -> Iterator[tuple[ast.AST, str]]:
         for region in program.regions:
             devices = region.context.devices
             if not region.assumed and region.enabled is not False and len(devices) == 1 and device not in devices:
-                yield region.node, f"autocast is for {next(iter(devices))}, but everything here is moved to {device}: it does nothing"
+                yield (
+                    region.node,
+                    f"autocast is for {next(iter(devices))}, but everything here is moved to {device}: it does nothing",
+                )
     yield from _scalers(program)
 
 
@@ -212,7 +230,8 @@ def _scalers(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "out-variant-bypasses-autocast",
     Severity.WARNING,
     what="An out= or in-place matrix product inside autocast.",
-    why="Autocast only covers out-of-place operations. The in-place one runs in the type of its operands, or fails when they differ.",
+    why="Autocast only covers out-of-place operations. The in-place one runs in the type of its operands, or "
+    "fails when they differ.",
     before="""
 buffer = torch.empty(8, 8, device="cuda")
 with autocast("cuda", dtype=torch.float16):

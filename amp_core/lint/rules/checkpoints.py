@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from amp_core.lint.alternatives import alternatives
 from amp_core.lint.finding import Severity
 from amp_core.lint.program import Program
 from amp_core.lint.rule import rule
-from amp_core.lint.values import Mapping, Object, Optimizer, StateDict, Unknown, Value, alternatives
+from amp_core.lint.values import Mapping, Object, Optimizer, StateDict, Unknown, Value
 
 
 @rule(
@@ -16,8 +17,8 @@ from amp_core.lint.values import Mapping, Object, Optimizer, StateDict, Unknown,
     "checkpoint-missing-scaler-state",
     Severity.WARNING,
     what="A checkpoint holds the states of model and optimizer, but not of the scaler.",
-    why="After a resume the scale restarts at 65536 and its growth counter at 0: the first steps overflow and are skipped, and the "
-    "run is no longer the one that was interrupted.",
+    why="After a resume the scale restarts at 65536 and its growth counter at 0: the first steps overflow and are"
+    " skipped, and the run is no longer the one that was interrupted.",
     before="""
 scaler.scale(loss).backward()
 scaler.step(optimizer)
@@ -44,7 +45,10 @@ def missing_state(program: Program) -> Iterator[tuple[ast.AST, str]]:
 
 def _scales_itself(program: Program) -> bool:
     """Whether a GradScaler of this file, not a framework's, steps here."""
-    return any(e.scaler is not None and e.scaler.kind == "GradScaler" and e.scaler.enabled is not False for e in program.of("step"))
+    return any(
+        e.scaler is not None and e.scaler.kind == "GradScaler" and e.scaler.enabled is not False
+        for e in program.of("step")
+    )
 
 
 def _is_checkpoint(value: Value | None) -> bool:
@@ -58,7 +62,11 @@ def _is_checkpoint(value: Value | None) -> bool:
             elif isinstance(part, Mapping | Unknown) and isinstance(part, Mapping):
                 return False
     names = [str(key).lower() for key in value.items]
-    return Optimizer in kinds and (Object in kinds or len(kinds) > 1) and not any("scaler" in n or n == "amp" for n in names)
+    return (
+        Optimizer in kinds
+        and (Object in kinds or len(kinds) > 1)
+        and not any("scaler" in n or n == "amp" for n in names)
+    )
 
 
 @rule(
@@ -96,4 +104,7 @@ def not_restored(program: Program) -> Iterator[tuple[ast.AST, str]]:
         restored = [e for e in trace.of("load_state") if e.optimizer is not None]
         if restored:
             loads = [e for e in trace.of("load") if e.index < restored[0].index]
-            yield (loads[-1] if loads else restored[-1]).node, "optimizer and model are restored, but the scaler's saved state is not"
+            yield (
+                (loads[-1] if loads else restored[-1]).node,
+                "optimizer and model are restored, but the scaler's saved state is not",
+            )

@@ -10,6 +10,7 @@ from amp_core.lint.finding import Severity
 from amp_core.lint.program import Program
 from amp_core.lint.relations import after, before, overlap, scaled_backwards
 from amp_core.lint.rule import rule
+from amp_core.lint.values import Tensor
 
 
 @rule(
@@ -17,8 +18,9 @@ from amp_core.lint.rule import rule
     "gradient-edit-before-unscale",
     Severity.WARNING,
     what="Noise, a penalty, clamping or another edit is applied to gradients that carry the loss scale.",
-    why="What is added to scaled gradients is divided by the scale afterwards: noise or weight decay shrinks 65536-fold, "
-    "and a clamp cuts at the wrong value. Replacing infinities hides the overflow that the scaler must see.",
+    why="What is added to scaled gradients is divided by the scale afterwards: noise or weight decay shrinks "
+    "65536-fold, and a clamp cuts at the wrong value. Replacing infinities hides the overflow that the scaler"
+    " must see.",
     before="""
 scaler.scale(loss).backward()
 for p in model.parameters():
@@ -40,7 +42,10 @@ def edit_before_unscale(program: Program) -> Iterator[tuple[ast.AST, str]]:
     for trace in program.traces:
         for edit in trace.of("grad_edit", "grad_replaced"):
             if _is_scaled(trace, edit) and not _scale_handled(trace, edit):
-                yield edit.node, "this changes gradients that are still multiplied by the loss scale: unscale_() must come first"
+                yield (
+                    edit.node,
+                    "this changes gradients that are still multiplied by the loss scale: unscale_() must come first",
+                )
 
 
 def _is_scaled(trace: Trace, event: Event) -> bool:
@@ -57,7 +62,9 @@ def _is_scaled(trace: Trace, event: Event) -> bool:
 
 def _scale_handled(trace: Trace, event: Event) -> bool:
     """Whether the script reads the scale before it touches gradients: then it probably accounts for it."""
-    return event.kind != "grad_replaced" and bool([g for g in before(trace.of("get_scale"), event) if g.loops == event.loops])
+    return event.kind != "grad_replaced" and bool(
+        [g for g in before(trace.of("get_scale"), event) if g.loops == event.loops]
+    )
 
 
 @rule(
@@ -65,8 +72,8 @@ def _scale_handled(trace: Trace, event: Event) -> bool:
     "scaled-gradients-read",
     Severity.WARNING,
     what="A norm or magnitude of gradients is taken while they carry the loss scale.",
-    why="The number is off by a factor of the loss scale, which changes during training: logged norms jump by 2, and "
-    "thresholds compare with the wrong thing.",
+    why="The number is off by a factor of the loss scale, which changes during training: logged norms jump by 2, "
+    "and thresholds compare with the wrong thing.",
     before="""
 scaler.scale(loss).backward()
 norm = sum(p.grad.norm() for p in model.parameters())
@@ -87,7 +94,10 @@ def scaled_gradients_read(program: Program) -> Iterator[tuple[ast.AST, str]]:
         edited = [e for e in trace.of("grad_edit", "grad_replaced") if _is_scaled(trace, e)]
         for read in trace.of("grad_read"):
             if _is_scaled(trace, read) and not _scale_handled(trace, read) and not edited:
-                yield read.node, "these gradients are still multiplied by the loss scale: the number is off by that factor"
+                yield (
+                    read.node,
+                    "these gradients are still multiplied by the loss scale: the number is off by that factor",
+                )
 
 
 @rule(
@@ -95,7 +105,8 @@ def scaled_gradients_read(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "gradient-penalty-on-scaled-gradients",
     Severity.ERROR,
     what="Gradients from autograd.grad of a scaled loss enter a penalty without being divided by the scale.",
-    why="The penalty is then of gradients 65536 times too large (squared: 4e9 times), overflows, and changes with the scale.",
+    why="The penalty is then of gradients 65536 times too large (squared: 4e9 times), overflows, and changes with"
+    " the scale.",
     before="""
 grads = torch.autograd.grad(scaler.scale(loss), list(model.parameters()), create_graph=True)
 penalty = sum(g.pow(2).sum() for g in grads)
@@ -109,7 +120,10 @@ penalty = sum((g * inv_scale).pow(2).sum() for g in grads)
 )
 def penalty_on_scaled(program: Program) -> Iterator[tuple[ast.AST, str]]:
     for event in program.of("scaled_penalty"):
-        yield event.node, "these gradients come from a scaled loss: divide them by scaler.get_scale() before the penalty"
+        yield (
+            event.node,
+            "these gradients come from a scaled loss: divide them by scaler.get_scale() before the penalty",
+        )
 
 
 @rule(
@@ -117,7 +131,8 @@ def penalty_on_scaled(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "scaled-loss-used-as-metric",
     Severity.WARNING,
     what="A loss that was multiplied by the loss scale is logged, printed or summed up.",
-    why="The number is off by the scale, and dividing by scaler.get_scale() after update() is wrong whenever the scale moved.",
+    why="The number is off by the scale, and dividing by scaler.get_scale() after update() is wrong whenever the "
+    "scale moved.",
     before="""
 scaled = scaler.scale(loss)
 scaled.backward()
@@ -139,3 +154,7 @@ def scaled_loss_logged(program: Program) -> Iterator[tuple[ast.AST, str]]:
             yield event.node, "the loss is divided by the scale of after update(), not by the one it was multiplied by"
         else:
             yield event.node, "this loss is multiplied by the loss scale: log the unscaled one"
+    for event in program.of("accumulate"):
+        value = event.detail[1]
+        if isinstance(value, Tensor) and value.scaled is not None and value.detached and value.reading is None:
+            yield event.node, "this loss is multiplied by the loss scale: sum up the unscaled one"

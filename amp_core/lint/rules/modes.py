@@ -18,8 +18,8 @@ from amp_core.lint.values import Object
     "evaluation-in-another-precision",
     Severity.INFO,
     what="A model trained under autocast is validated during training in another precision.",
-    why="Validation then says nothing of the numbers that training sees and deployment will use: overflow in 16 bits stays hidden, or "
-    "a model trained in bfloat16 overflows in float16.",
+    why="Validation then says nothing of the numbers that training sees and deployment will use: overflow in 16 "
+    "bits stays hidden, or a model trained in bfloat16 overflows in float16.",
     before="""
 for epoch in range(3):
     model.train()
@@ -96,8 +96,8 @@ def _about(changed: Object, model: Object | None) -> bool:
     "tf32-in-fp32-baseline",
     Severity.INFO,
     what="TF32 is switched on in a script that compares autocast with a float32 run of its own.",
-    why="The float32 side then multiplies with 10-bit mantissas: the baseline is neither as exact nor as slow as float32, and the "
-    "comparison says less than it seems to.",
+    why="The float32 side then multiplies with 10-bit mantissas: the baseline is neither as exact nor as slow as "
+    "float32, and the comparison says less than it seems to.",
     before="""
 torch.backends.cuda.matmul.allow_tf32 = True
 for use_amp in (False, True):
@@ -122,7 +122,7 @@ def tf32_baseline(program: Program) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _compares(program: Program) -> bool:
-    """Whether one autocast is entered both on and off by literals of this script, or a float32 arm is named as baseline."""
+    """Whether one autocast is entered both on and off by literals here, or a float32 arm is named as baseline."""
     answers: dict[int, set[bool]] = {}
     for region in program.regions:
         node = region.context.node

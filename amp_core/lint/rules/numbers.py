@@ -19,7 +19,8 @@ EXACT = {"float16": 2048, "bfloat16": 256}
     "constant-out-of-half-range",
     Severity.ERROR,
     what="A constant beyond ±65504 is written into a float16 tensor, such as the -1e9 of an attention mask.",
-    why="masked_fill raises under float16 autocast; an added mask becomes -inf, and a row that is masked throughout becomes NaN.",
+    why="masked_fill raises under float16 autocast; an added mask becomes -inf, and a row that is masked "
+    "throughout becomes NaN.",
     before="""
 with autocast("cuda", dtype=torch.float16):
     scores = torch.matmul(q, k)
@@ -43,7 +44,8 @@ def out_of_range(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "eps-below-half-range",
     Severity.ERROR,
     what="An eps of 1e-8 or less guards a division, a logarithm or a root of a float16 tensor.",
-    why="It rounds to 0 in float16 (the smallest positive value is 6e-8), so that it guards nothing: 0/0 is NaN, log(0) is -inf.",
+    why="It rounds to 0 in float16 (the smallest positive value is 6e-8), so that it guards nothing: 0/0 is NaN, "
+    "log(0) is -inf.",
     before="""
 with autocast("cuda", dtype=torch.float16):
     h = torch.matmul(a, b)
@@ -66,8 +68,8 @@ def lost_eps(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "positions-in-half",
     Severity.WARNING,
     what="Positions or coordinates are kept in 16 bits.",
-    why="Whole numbers are exact up to 2048 in float16 and 256 in bfloat16; beyond, neighbours become equal, and rotary angles or "
-    "sampling grids are wrong.",
+    why="Whole numbers are exact up to 2048 in float16 and 256 in bfloat16; beyond, neighbours become equal, and "
+    "rotary angles or sampling grids are wrong.",
     before="""
 positions = torch.arange(8192).to(torch.bfloat16)
 """,
@@ -89,7 +91,8 @@ def positions(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "one-minus-probability-in-half",
     Severity.WARNING,
     what="1 - p of a 16-bit probability goes into a logarithm, a root or a denominator.",
-    why="Next to 1 float16 has steps of 0.0005 and bfloat16 of 0.004: p is exactly 1 above a logit of 8 or 6, and the logarithm is -inf.",
+    why="Next to 1 float16 has steps of 0.0005 and bfloat16 of 0.004: p is exactly 1 above a logit of 8 or 6, and"
+    " the logarithm is -inf.",
     before="""
 with autocast("cuda", dtype=torch.bfloat16):
     p = torch.sigmoid(torch.matmul(a, b))
@@ -112,7 +115,8 @@ def complement(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "fft-on-half",
     Severity.WARNING,
     what="An FFT or STFT of a 16-bit tensor.",
-    why="cuFFT takes float16 only for sizes that are powers of two and bfloat16 not at all, and the sums of a transform overflow early.",
+    why="cuFFT takes float16 only for sizes that are powers of two and bfloat16 not at all, and the sums of a "
+    "transform overflow early.",
     before="""
 with autocast("cuda", dtype=torch.float16):
     h = torch.matmul(a, b)
@@ -136,7 +140,8 @@ def fft(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "handwritten-norm-in-half",
     Severity.WARNING,
     what="A normalisation written by hand squares a float16 tensor.",
-    why="Values above 256 overflow when squared; the variance is inf, its inverse root 0, and the output silently all zero.",
+    why="Values above 256 overflow when squared; the variance is inf, its inverse root 0, and the output silently"
+    " all zero.",
     before="""
 with autocast("cuda", dtype=torch.float16):
     h = torch.matmul(a, b)
@@ -159,7 +164,8 @@ def handwritten_norm(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "accumulation-in-half",
     Severity.WARNING,
     what="A loss, metric or count is summed up in 16 bits.",
-    why="A float16 sum stops at 2048 when 1 is added, a bfloat16 one at 256; averages over an epoch come out too small.",
+    why="A float16 sum stops at 2048 when 1 is added, a bfloat16 one at 256; averages over an epoch come out too "
+    "small.",
     before="""
 total = torch.zeros((), dtype=torch.bfloat16)
 for x, y in loader:
@@ -177,12 +183,21 @@ def accumulation(program: Program) -> Iterator[tuple[ast.AST, str]]:
         if not event.loops and not _is_buffer(event):
             continue
         target, value = event.detail
-        if isinstance(target, Tensor) and target.dtype in HALVES and target.gradient_of is None and not target.is_number:
-            if _starts_small(target):
-                yield event.node, f"a {target.dtype} sum stalls: its steps become too coarse for what is added"
-        elif _is_number(target) and isinstance(value, Tensor) and value.dtype in HALVES and not value.is_number:
-            if value.models and not value.scaled:
-                yield event.node, f"a running sum of {value.dtype} tensors stalls: add value.float() or value.item()"
+        if _is_half_sum(target):
+            yield event.node, f"a {target.dtype} sum stalls: its steps become too coarse for what is added"
+        elif _is_number(target) and _is_half(value) and value.models and value.scaled is None:
+            yield event.node, f"a running sum of {value.dtype} tensors stalls: add value.float() or value.item()"
+
+
+def _is_half(value: Value) -> bool:
+    return isinstance(value, Tensor) and value.dtype in HALVES and not value.is_number
+
+
+def _is_half_sum(target: Value) -> bool:
+    """A plain sum in 16 bits, not a gradient, an activation or a residual stream."""
+    if not isinstance(target, Tensor) or not _is_half(target) or target.gradient_of is not None:
+        return False
+    return target.is_buffer or not (target.models or target.regions)
 
 
 def _is_number(target: Value) -> bool:
@@ -192,8 +207,3 @@ def _is_number(target: Value) -> bool:
 def _is_buffer(event: Event) -> bool:
     target = event.detail[0]
     return isinstance(target, Tensor) and target.is_buffer
-
-
-def _starts_small(target: Tensor) -> bool:
-    """A plain sum, not an activation or a residual stream."""
-    return target.is_buffer or not (target.models or target.regions)

@@ -18,8 +18,8 @@ from amp_core.lint.values import Unknown
     "closure-with-gradscaler",
     Severity.ERROR,
     what="A scaler steps LBFGS, or an optimizer with a closure.",
-    why="GradScaler refuses closures: the optimizer would evaluate the loss several times between unscaling and the step. "
-    "A closure that scales its loss, handed to optimizer.step(), is never unscaled.",
+    why="GradScaler refuses closures: the optimizer would evaluate the loss several times between unscaling and "
+    "the step. A closure that scales its loss, handed to optimizer.step(), is never unscaled.",
     before="""
 optimizer = torch.optim.LBFGS(model.parameters())
 scaler.scale(loss).backward()
@@ -49,8 +49,8 @@ def closure_with_scaler(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "scheduler-after-skipped-step",
     Severity.INFO,
     what="The learning-rate schedule advances every iteration, also when the scaler skipped the optimizer's step.",
-    why="After an overflow nothing was trained, but warm-up and decay move on; the first iterations of fp16 training "
-    "usually skip a few steps.",
+    why="After an overflow nothing was trained, but warm-up and decay move on; the first iterations of fp16 "
+    "training usually skip a few steps.",
     before="""
 scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=1000)
 for x, y in loader:
@@ -82,7 +82,10 @@ def scheduler_after_skip(program: Program) -> Iterator[tuple[ast.AST, str]]:
             near = [s for s in steps if s in before(steps, event)]
             guarded = any(c.kind in {"scale", "finite"} for c in event.context.conditions)
             if near and not guarded and not event.detail and any(_per_iteration(s) for s in near):
-                yield event.node, "the schedule also advances when the scaler skipped the step: guard it by the loss scale"
+                yield (
+                    event.node,
+                    "the schedule also advances when the scaler skipped the step: guard it by the loss scale",
+                )
 
 
 def _per_iteration(step: Event) -> bool:
@@ -94,8 +97,8 @@ def _per_iteration(step: Event) -> bool:
     "gradscaler-recreated",
     Severity.WARNING,
     what="A GradScaler is made anew in a loop, while model and optimizer live on.",
-    why="Each new scaler starts at 65536 again: the first steps overflow and are skipped, every epoch, and the scale that was "
-    "found is lost.",
+    why="Each new scaler starts at 65536 again: the first steps overflow and are skipped, every epoch, and the "
+    "scale that was found is lost.",
     before="""
 for epoch in range(10):
     scaler = GradScaler("cuda")
@@ -125,7 +128,10 @@ def scaler_recreated(program: Program) -> Iterator[tuple[ast.AST, str]]:
             continue
         outlives = len(optimizer.loops) < len(scaler.loops) and scaler.loops[: len(optimizer.loops)] == optimizer.loops
         if outlives and event.loops[: len(scaler.loops)] == scaler.loops and scaler.kind == "GradScaler":
-            yield scaler.node, "the scaler is made anew in this loop, while its optimizer lives on: the scale starts over each time"
+            yield (
+                scaler.node,
+                "the scaler is made anew in this loop, while its optimizer lives on: the scale starts over each time",
+            )
 
 
 @rule(
@@ -133,8 +139,8 @@ def scaler_recreated(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "anomaly-mode-with-gradscaler",
     Severity.WARNING,
     what="Anomaly detection is on while a GradScaler is in use.",
-    why="Overflows are part of dynamic loss scaling, and the scaler handles them by skipping. Anomaly mode raises at the first "
-    "NaN in backward instead, and slows every step down.",
+    why="Overflows are part of dynamic loss scaling, and the scaler handles them by skipping. Anomaly mode raises"
+    " at the first NaN in backward instead, and slows every step down.",
     before="""
 torch.autograd.set_detect_anomaly(True)
 scaler = GradScaler("cuda")

@@ -17,8 +17,9 @@ from amp_core.lint.rule import rule
     "optimizer-step-bypasses-scaler",
     Severity.ERROR,
     what="optimizer.step() is called directly on gradients of a scaled loss.",
-    why="Only scaler.step() divides the gradients by the scale and skips a step whose gradients are infinite. Called "
-    "directly, the optimizer takes gradients up to 65536 times too large, and infinities go into the weights.",
+    why="Only scaler.step() divides the gradients by the scale and skips a step whose gradients are infinite. "
+    "Called directly, the optimizer takes gradients up to 65536 times too large, and infinities go into the "
+    "weights.",
     before="""
 scaler.scale(loss).backward()
 optimizer.step()
@@ -58,8 +59,9 @@ def _last_is_scaled(trace: Trace, step: Event) -> bool:
     "backward-without-scale",
     Severity.ERROR,
     what="scaler.step() follows backward() of a loss that was not scaled.",
-    why="scaler.step() divides the gradients by the scale. If nothing multiplied them before, the update is 65536 times "
-    "too small; if one of several losses was scaled and another not, they are mixed in the wrong proportion.",
+    why="scaler.step() divides the gradients by the scale. If nothing multiplied them before, the update is 65536"
+    " times too small; if one of several losses was scaled and another not, they are mixed in the wrong "
+    "proportion.",
     before="""
 loss.backward()
 scaler.step(optimizer)
@@ -83,9 +85,15 @@ def backward_without_scale(program: Program) -> Iterator[tuple[ast.AST, str]]:
             for backward in own:
                 certain = backward.tensor is not None and overlap(backward.tensor.models, optimized(step)) is True
                 if not has_scaled and backward is own[-1]:
-                    yield backward.node, "scaler.step() divides by the loss scale, but this loss was never multiplied by it"
+                    yield (
+                        backward.node,
+                        "scaler.step() divides by the loss scale, but this loss was never multiplied by it",
+                    )
                 elif has_scaled and certain and _steps_alone(trace, backward, step):
-                    yield backward.node, "this loss is not scaled, while others of the same optimizer are: gradients are mixed"
+                    yield (
+                        backward.node,
+                        "this loss is not scaled, while others of the same optimizer are: gradients are mixed",
+                    )
 
 
 def _made_outside(backward: Event) -> bool:
@@ -105,8 +113,8 @@ def _steps_alone(trace: Trace, backward: Event, step: Event) -> bool:
     "fp16-without-gradscaler",
     Severity.WARNING,
     what="A loss computed under float16 autocast is differentiated without a loss scale.",
-    why="float16 gradients below 6e-8 become zero. The loss is finite and no warning appears, but layers with small "
-    "gradients stop learning.",
+    why="float16 gradients below 6e-8 become zero. The loss is finite and no warning appears, but layers with "
+    "small gradients stop learning.",
     before="""
 with autocast("cuda", dtype=torch.float16):
     loss = loss_fn(model(x), y)
@@ -142,8 +150,8 @@ def fp16_without_scaler(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "gradscaler-not-needed-for-bf16",
     Severity.INFO,
     what="A GradScaler is active although autocast uses bfloat16.",
-    why="bfloat16 has float32's exponent range, so there is nothing to rescue; the scaler costs a pass over the gradients "
-    "and a synchronisation per step.",
+    why="bfloat16 has float32's exponent range, so there is nothing to rescue; the scaler costs a pass over the "
+    "gradients and a synchronisation per step.",
     before="""
 scaler = GradScaler("cuda")
 with autocast("cuda", dtype=torch.bfloat16):

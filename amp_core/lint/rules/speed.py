@@ -96,7 +96,8 @@ def item_per_parameter(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "dimension-not-multiple-of-8",
     Severity.INFO,
     what="A large layer has a dimension that is not a multiple of 8.",
-    why="Tensor cores work on tiles of 8 in 16 bits; a vocabulary of 50257 instead of 50304 can halve the speed of its product.",
+    why="Tensor cores work on tiles of 8 in 16 bits; a vocabulary of 50257 instead of 50304 can halve the speed "
+    "of its product.",
     before="""
 head = nn.Linear(768, 50257)
 with autocast("cuda", dtype=torch.float16):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 from amp_core.lint.events import Event, Trace, extra_conditions, together, within
 from amp_core.lint.finding import Severity
@@ -17,8 +18,9 @@ from amp_core.lint.rule import rule
     "clip-before-unscale",
     Severity.ERROR,
     what="Gradients are clipped while they still carry the loss scale.",
-    why="After scaler.scale(loss).backward() every gradient is multiplied by the loss scale, 65536 at first. A threshold "
-    "meant for true gradients then cuts all of them to almost nothing, and training looks slow instead of broken.",
+    why="After scaler.scale(loss).backward() every gradient is multiplied by the loss scale, 65536 at first. A "
+    "threshold meant for true gradients then cuts all of them to almost nothing, and training looks slow "
+    "instead of broken.",
     before="""
 scaler.scale(loss).backward()
 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -42,7 +44,10 @@ def clip_before_unscale(program: Program) -> Iterator[tuple[ast.AST, str]]:
                 continue
             steps = [s for s in after(trace.of("step"), clip) if overlap(optimized(s), clip.models) is not False]
             if steps and not _unscaled(trace, clip):
-                yield clip.node, "gradients are clipped while they are multiplied by the loss scale: unscale_() must come first"
+                yield (
+                    clip.node,
+                    "gradients are clipped while they are multiplied by the loss scale: unscale_() must come first",
+                )
 
 
 def _unscaled(trace: Trace, clip: Event) -> bool:
@@ -60,8 +65,8 @@ def _unscaled(trace: Trace, clip: Event) -> bool:
     "unscale-more-than-once",
     Severity.ERROR,
     what="unscale_() runs more than once for one optimizer between two updates.",
-    why="The second call raises a RuntimeError. With gradient accumulation, later micro-batches would also add scaled "
-    "gradients to unscaled ones.",
+    why="The second call raises a RuntimeError. With gradient accumulation, later micro-batches would also add "
+    "scaled gradients to unscaled ones.",
     before="""
 for i, (x, y) in enumerate(loader):
     with autocast("cuda", dtype=torch.float16):
@@ -92,12 +97,18 @@ def unscale_more_than_once(program: Program) -> Iterator[tuple[ast.AST, str]]:
         updates = trace.of("update")
         for unscale in unscales:
             if _before_accumulation_ends(trace, unscale):
-                yield unscale.node, "unscale_() runs for every micro-batch, but step() and update() only after several: the next call raises"
+                yield (
+                    unscale.node,
+                    "unscale_() runs for every micro-batch, update() only after several: the next call raises",
+                )
             for earlier in before(unscales, unscale):
                 between = [u for u in updates if earlier.index < u.index < unscale.index and u.scaler is unscale.scaler]
                 same = earlier.scaler is unscale.scaler and earlier.optimizer is unscale.optimizer is not None
                 if same and not between and not _repeats_apart(earlier, unscale):
-                    yield unscale.node, "unscale_() was already called for this optimizer since the last update(): it raises"
+                    yield (
+                        unscale.node,
+                        "unscale_() was already called for this optimizer since the last update(): it raises",
+                    )
 
 
 def _before_accumulation_ends(trace: Trace, unscale: Event) -> bool:
@@ -146,7 +157,10 @@ def unscale_after_step(program: Program) -> Iterator[tuple[ast.AST, str]]:
                 known = step.optimizer is not None and step.optimizer is unscale.optimizer
                 updated = [u for u in trace.of("update") if step.index < u.index < unscale.index]
                 if known and step.scaler is unscale.scaler and not updated and step.loops == unscale.loops:
-                    yield unscale.node, "unscale_() after step() of the same optimizer raises: it belongs between backward() and step()"
+                    yield (
+                        unscale.node,
+                        "unscale_() after step() of the same optimizer raises: call it between backward() and step()",
+                    )
 
 
 @rule(
@@ -154,7 +168,8 @@ def unscale_after_step(program: Program) -> Iterator[tuple[ast.AST, str]]:
     "missing-scaler-update",
     Severity.ERROR,
     what="scaler.step() without scaler.update() in the same pass.",
-    why="Without update() the scale never reacts to an overflow and never grows, and the next step() raises a RuntimeError.",
+    why="Without update() the scale never reacts to an overflow and never grows, and the next step() raises a "
+    "RuntimeError.",
     before="""
 for x, y in loader:
     with autocast("cuda", dtype=torch.float16):
@@ -181,11 +196,17 @@ def missing_update(program: Program) -> Iterator[tuple[ast.AST, str]]:
                 continue
             if scaler not in updated:
                 if scaler.node is not None or _is_last_of_many(trace, step):
-                    yield step.node, "step() is never followed by update(): the loss scale cannot adapt, and the next step() raises"
+                    yield (
+                        step.node,
+                        "step() is never followed by update(): the loss scale cannot adapt, and the next step() raises",
+                    )
                 continue
             updates = [u for u in trace.of("update") if u.scaler is scaler]
             if updates and all(_after_loop(step, u) for u in updates) and _optimizer_outlives(step):
-                yield step.node, "step() runs in a loop that update() is outside of: the second step() of the loop raises"
+                yield (
+                    step.node,
+                    "step() runs in a loop that update() is outside of: the second step() of the loop raises",
+                )
 
 
 def _is_last_of_many(trace: Trace, step: Event) -> bool:
@@ -207,8 +228,9 @@ def _optimizer_outlives(step: Event) -> bool:
     "scaler-update-twice-per-iteration",
     Severity.WARNING,
     what="One scaler is updated after each of several optimizers.",
-    why="update() moves the scale for the whole iteration. Called between two optimizers it changes the scale under "
-    "gradients that are still scaled by the old one, and the growth interval counts every iteration twice.",
+    why="update() moves the scale for the whole iteration. Called between two optimizers it changes the scale "
+    "under gradients that are still scaled by the old one, and the growth interval counts every iteration "
+    "twice.",
     before="""
 scaler.scale(loss_d).backward()
 scaler.step(optimizer_d)
@@ -229,7 +251,7 @@ scaler.update()
 def update_per_optimizer(program: Program) -> Iterator[tuple[ast.AST, str]]:
     for trace in program.traces:
         updates = trace.of("update")
-        for first, second in zip(updates, updates[1:], strict=False):
+        for first, second in pairwise(updates):
             if first.scaler is None or first.scaler.kind != "GradScaler" or first.scaler is not second.scaler:
                 continue
             if first.loops != second.loops or not together(first, second):
@@ -238,4 +260,7 @@ def update_per_optimizer(program: Program) -> Iterator[tuple[ast.AST, str]]:
             stepped = {s.optimizer for s in steps if s.index < first.index and together(s, first)}
             then = {s.optimizer for s in steps if first.index < s.index < second.index}
             if stepped and then and not (stepped & then) and None not in stepped | then:
-                yield first.node, "update() is called after each of several optimizers: once per iteration, after all steps"
+                yield (
+                    first.node,
+                    "update() is called after each of several optimizers: once per iteration, after all steps",
+                )

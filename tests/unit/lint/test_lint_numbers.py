@@ -54,13 +54,16 @@ FAULTY = {
         "t = torch.arange(x.shape[1]).float()\n"
         '        h = torch.einsum("i,j->ij", t, torch.ones(4))  # !! positions-in-half',
     ),
-    "one minus p": ("bfloat16", "p = torch.sigmoid(h)\n        h = torch.log(1 - p)  # !! one-minus-probability-in-half"),
+    "one minus p": (
+        "bfloat16",
+        "p = torch.sigmoid(h)\n        h = torch.log(1 - p)  # !! one-minus-probability-in-half",
+    ),
     "log1p": ("float16", "h = torch.log1p(-h.sigmoid())  # !! one-minus-probability-in-half"),
     "fft": ("float16", "h = torch.fft.rfft(h)  # !! fft-on-half"),
     "stft": ("float16", "h = torch.stft(h, 64)  # !! fft-on-half"),
     "rms norm": (
         "float16",
-        "var = h.square().mean(-1, keepdim=True)  # !! handwritten-norm-in-half\n        h = h * torch.rsqrt(var + 1e-5)",
+        "var = h.square().mean(-1)  # !! handwritten-norm-in-half\n        h = h * torch.rsqrt(var + 1e-5)",
     ),
     "layer norm": (
         "float16",
@@ -209,7 +212,8 @@ OTHERS = {
         net = nn.Linear(3, 4)
         with torch.autocast("cuda", dtype=torch.float16):
             depth = net(rays)
-            delta = torch.cat([depth[:, 1:] - depth[:, :-1], torch.full_like(depth[:, :1], 1e10)], -1)  # !! constant-out-of-half-range
+            last = torch.full_like(depth[:, :1], 1e10)  # !! constant-out-of-half-range
+            delta = torch.cat([depth[:, 1:] - depth[:, :-1], last], -1)
     """,
 }
 

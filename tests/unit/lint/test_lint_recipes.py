@@ -183,7 +183,8 @@ RECIPES = {
         import torch
 
         def save(path, model, optimizer, scaler):
-            checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}
+            checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            checkpoint["scaler"] = scaler.state_dict()
             torch.save(checkpoint, path)
 
         def load(path, model, optimizer, scaler):

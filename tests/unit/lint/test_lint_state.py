@@ -1,4 +1,4 @@
-"""Scalers, checkpoints, schedules, regions, weights and speed: each rule in several styles, with a correct twin beside it."""
+"""Scalers, checkpoints, schedules, regions, weights and speed: each rule in several styles."""
 
 import pytest
 from lint_sources import check
@@ -398,7 +398,8 @@ FAULTY = {
         import torch
         from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
-        model = AutoModelForCausalLM.from_pretrained("gpt2", torch_dtype=torch.float16)  # !! half-weights-with-gradscaler
+        half = torch.float16
+        model = AutoModelForCausalLM.from_pretrained("gpt2", torch_dtype=half)  # !! half-weights-with-gradscaler
         args = TrainingArguments("out", fp16=True)
         Trainer(model=model, args=args).train()
     """,
