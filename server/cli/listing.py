@@ -14,6 +14,8 @@ from server.settings import Settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print what the REST interface gives.")]
 
+Query = Annotated[str | None, typer.Option("--query", "-q", help="Words that must all hold, see docs/search.md.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
@@ -25,12 +27,14 @@ def register(app: typer.Typer) -> None:
 def runs(
     experiment: Annotated[int | None, typer.Option(help="Only the runs of this experiment.")] = None,
     state: Annotated[str | None, typer.Option(help="queued, running, completed, failed or cancelled.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many, newest first.")] = 30,
+    query: Query = None,
+    sort: Annotated[str | None, typer.Option(help="created, or a metric; - before it puts the highest first.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many.")] = 30,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
     with connect(Settings()) as client:
-        page = client.get("/api/v1/runs", experiment_id=experiment, state=state, limit=limit)
+        page = client.get("/api/v1/runs", experiment_id=experiment, state=state, q=query, sort=sort, limit=limit)
     if as_json:
         typer.echo(json.dumps(page, indent=2, ensure_ascii=False))
         return
@@ -49,12 +53,13 @@ def runs(
 
 
 def experiments(
+    query: Query = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many, newest first.")] = 30,
     as_json: AsJson = False,
 ) -> None:
     """List experiments with their verdicts, newest first."""
     with connect(Settings()) as client:
-        page = client.get("/api/v1/experiments", limit=limit)
+        page = client.get("/api/v1/experiments", q=query, limit=limit)
     if as_json:
         typer.echo(json.dumps(page, indent=2, ensure_ascii=False))
         return

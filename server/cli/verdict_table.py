@@ -16,16 +16,31 @@ STYLES = {"SAFE": "bold green", "SAFE WITH CAUTION": "bold yellow", "UNSAFE": "b
 def print_comparison(comparison: Json, url: str) -> None:
     """Print verdicts, figures, causes and caveats, and where the page is."""
     console = out()
+    said = _Said(console)
     console.print()
-    console.print(escape(str(comparison["headline"])), style="bold")
+    said.line(comparison["headline"], style="bold")
     for statement in comparison.get("statements", []):
-        if statement != comparison["headline"]:
-            console.print(f"  {escape(str(statement))}")
+        said.line(statement, indent=2)
     _print_table(console, comparison)
-    _print_reasons(console, comparison)
+    for recipe in comparison["recipes"]:
+        _print_reasons(said, recipe)
     for caveat in comparison.get("caveats", []):
-        console.print(f"  note: {escape(str(caveat))}", style="dim")
+        said.line(f"note: {caveat}", indent=2, style="dim")
     console.print(f"\n  {escape(url)}", soft_wrap=True)
+
+
+class _Said:
+    """Prints sentences, each once: findings come up in statements, reasons and next steps alike."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._text = ""
+
+    def line(self, sentence: str, *, lead: str = "", indent: int = 0, style: str | None = None) -> None:
+        if sentence.lower() in self._text:
+            return
+        self._text += f"\n{lead}{sentence}".lower()
+        self._console.print(f"{' ' * indent}{escape(lead + sentence)}", style=style)
 
 
 def _print_table(console: Console, comparison: Json) -> None:
@@ -54,18 +69,16 @@ def _print_table(console: Console, comparison: Json) -> None:
     console.print(f"  margin fixed at submission: {escape(str(primary['margin_text']))}", style="dim")
 
 
-def _print_reasons(console: Console, comparison: Json) -> None:
-    for recipe in comparison["recipes"]:
-        console.print(f"  [bold]{escape(str(recipe['recipe']))}[/]: {escape(str(recipe['sentence']))}")
-        for finding in recipe.get("findings", [])[:2]:
-            console.print(f"      {escape(str(finding['sentence']))}")
-            if finding.get("cure"):
-                console.print(f"      cure: {escape(str(finding['cure']['sentence']))}")
-        gain = recipe.get("gain") or {}
-        if gain.get("sentence"):
-            console.print(f"      {escape(str(gain['sentence']))}")
-        if recipe.get("next_step"):
-            console.print(f"      next: {escape(str(recipe['next_step']['sentence']))}")
+def _print_reasons(said: _Said, recipe: Json) -> None:
+    said.line(f"{recipe['recipe']}: {recipe['sentence']}", indent=2)
+    if recipe.get("gain"):
+        said.line(recipe["gain"]["sentence"], indent=6)
+    if recipe.get("next_step"):
+        said.line(recipe["next_step"]["sentence"], lead="next: ", indent=6)
+    for finding in recipe.get("findings", [])[:2]:
+        said.line(finding["sentence"], indent=6)
+        if finding.get("cure"):
+            said.line(finding["cure"]["sentence"], lead="cure: ", indent=6)
 
 
 def difference(quality: Json | None) -> str:
@@ -83,7 +96,7 @@ def ratio(figures: Json | None, key: str) -> str:
         return "not measured"
     interval = (figures or {}).get("interval") if key == "ratio" else None
     text = f"{value:.2f}×"
-    return f"{text} [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else text
+    return f"{text} ({interval[0]:.2f} to {interval[1]:.2f})" if interval else text
 
 
 def number(value: Any) -> str:

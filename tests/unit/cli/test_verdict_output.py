@@ -28,7 +28,7 @@ def test_the_difference_is_said_in_the_comparisons_own_words() -> None:
 def test_a_gain_that_was_not_measured_is_no_number() -> None:
     assert ratio(None, "ratio") == "not measured"
     assert ratio({"ratio": None}, "ratio") == "not measured"
-    assert ratio({"ratio": 1.834, "interval": [1.8, 1.86]}, "ratio") == "1.83× [1.80, 1.86]"
+    assert ratio({"ratio": 1.834, "interval": [1.8, 1.86]}, "ratio") == "1.83× (1.80 to 1.86)"
 
 
 def comparison(*verdicts: str | None) -> dict:
@@ -73,6 +73,16 @@ def test_everything_that_matters_is_printed_plainly(capsys: pytest.CaptureFixtur
     ):
         assert text in printed
     assert "\x1b" not in printed
+
+
+def test_a_sentence_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    given = comparison("UNSAFE")
+    given["statements"] = ["r0, [odd] name: 99 % of zeros."]
+    given["recipes"][0]["next_step"] = {"sentence": "Run the cure: Scale by 65,536."}
+    print_comparison(given, "http://127.0.0.1:1/experiments/3")
+    printed = capsys.readouterr().out
+    assert printed.count("99 % of zeros.") == 1
+    assert printed.count("Scale by 65,536.") == 1
 
 
 @pytest.mark.parametrize(
