@@ -6,60 +6,21 @@ or as the strings "NaN", "Infinity" and "-Infinity".
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    DateTime,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Text,
-    TypeDecorator,
-    UniqueConstraint,
-)
-from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """Aware UTC datetimes on every database; SQLite stores none of its own, so they are kept naive in UTC there."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        assert value.tzinfo is not None, "datetimes are aware"
-        value = value.astimezone(UTC)
-        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy passes it
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements INTEGER primary keys only
-
-
-class Base(DeclarativeBase):
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(column_0_label)s",
-            "uq": "uq_%(table_name)s_%(column_0_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    _json = JSON(none_as_null=True)  # None is SQL NULL, so that a query can ask for it
-    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: _json, list[Any]: _json, bytes: LargeBinary}  # noqa: RUF012 - SQLAlchemy's own form
+from server.db.base import Base as Base
+from server.db.base import Id
+from server.db.base import UtcDateTime as UtcDateTime
+from server.db.metric_tables import Axis as Axis
+from server.db.metric_tables import Chunk as Chunk
+from server.db.metric_tables import Fold as Fold
+from server.db.metric_tables import RunParameter as RunParameter
+from server.db.metric_tables import Segment as Segment
+from server.db.metric_tables import Series as Series
 
 
 class User(Base):
@@ -126,6 +87,7 @@ class Project(Base):
     id: Mapped[int] = mapped_column(Id, primary_key=True)
     name: Mapped[str] = mapped_column(String(80), unique=True)
     created_at: Mapped[datetime]
+    retention_days: Mapped[int | None] = mapped_column(Integer)  # None: as AMPBOARD_RETENTION_DAYS says
 
 
 class Workload(Base):
@@ -222,45 +184,6 @@ class Attempt(Base):
     outcome: Mapped[str | None] = mapped_column(String(16))
     reason: Mapped[dict[str, Any] | None]
     exit_code: Mapped[int | None] = mapped_column(Integer)
-
-
-class Segment(Base):
-    """The points of one flush, packed by `server.metrics.codec`; (run, attempt, sequence) makes a replay harmless."""
-
-    __tablename__ = "segments"
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
-    sequence: Mapped[int] = mapped_column(Integer, primary_key=True)
-    num_points: Mapped[int] = mapped_column(Integer)
-    min_step: Mapped[int] = mapped_column(BigInteger)  # over all its series: a zoom reads only the rows it needs
-    max_step: Mapped[int] = mapped_column(BigInteger)
-    payload: Mapped[bytes]
-    __table_args__ = (Index("ix_segments_steps", "run_id", "min_step", "max_step"),)
-
-
-class Series(Base):
-    """Summary of one series of one attempt. ``last_value`` is a packed float64: it may be NaN or infinite.
-
-    ``finite_*`` are SQL numbers for filters and sorting: extremes and sum over the finite values, and the last value
-    when it is finite.
-    """
-
-    __tablename__ = "series"
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), primary_key=True)
-    num_points: Mapped[int] = mapped_column(BigInteger)
-    first_step: Mapped[int] = mapped_column(BigInteger)
-    last_step: Mapped[int] = mapped_column(BigInteger)
-    last_value: Mapped[bytes]  # struct "<d"
-    finite_last: Mapped[float | None]
-    finite_min: Mapped[float | None]
-    finite_max: Mapped[float | None]
-    finite_sum: Mapped[float] = mapped_column(default=0.0)
-    num_nan: Mapped[int] = mapped_column(BigInteger, default=0)
-    num_pos_inf: Mapped[int] = mapped_column(BigInteger, default=0)
-    num_neg_inf: Mapped[int] = mapped_column(BigInteger, default=0)
-    first_non_finite_step: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class Event(Base):

@@ -70,9 +70,9 @@ def pack(columns: dict[str, Points]) -> bytes:
                 name,
                 len(points),
                 (
-                    place(_shuffle(_differences(points.steps))),
-                    place(_shuffle(points.values)),
-                    place(_shuffle(_differences(points.times.view(np.int64)))),
+                    place(shuffle(differences(points.steps))),
+                    place(shuffle(points.values)),
+                    place(shuffle(differences(points.times.view(np.int64)))),
                 ),
             )
             for name, points in columns.items()
@@ -118,7 +118,7 @@ def concatenate(parts: Iterable[Points]) -> Points:
 
 def _column(content: bytes, start: int, column: _Column) -> Points:
     steps, values, times = (
-        _unshuffle(content, start + offset, column.size, kind)
+        unshuffle(content, start + offset, column.size, kind)
         for offset, kind in zip(column.arrays, ("<i8", "<f8", "<i8"), strict=True)
     )
     return Points(
@@ -128,17 +128,19 @@ def _column(content: bytes, start: int, column: _Column) -> Points:
     )
 
 
-def _differences(array: NDArray[np.int64]) -> NDArray[np.int64]:
+def differences(array: NDArray[np.int64]) -> NDArray[np.int64]:
     """First value, then differences modulo 2^64: `numpy.cumsum` undoes it exactly."""
     result = array.copy()
     result[1:] -= array[:-1]
     return result
 
 
-def _shuffle(array: Array) -> bytes:
+def shuffle(array: Array) -> bytes:
+    """All first bytes, then all second bytes, …, of 8-byte numbers."""
     return array.astype(array.dtype.newbyteorder("<"), copy=False).view(np.uint8).reshape(-1, 8).T.tobytes()
 
 
-def _unshuffle(content: bytes, offset: int, size: int, kind: str) -> Array:
+def unshuffle(content: bytes, offset: int, size: int, kind: str) -> Array:
+    """Undo `shuffle` for ``size`` numbers of ``kind`` that begin at ``offset``."""
     raw = np.frombuffer(content, np.uint8, count=8 * size, offset=offset)
     return np.ascontiguousarray(raw.reshape(8, size).T).view(kind).reshape(size)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from server.db.tables import Event, Run, Segment
+from server.db.tables import Event, Run
 from server.errors import Fault, Invalid
+from server.metrics.arrivals import last_arrival
 from server.records.logs import log_end
 
 _RUN = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,15})")
@@ -71,19 +72,15 @@ def spell_experiment_cursor(cursor: ExperimentCursor) -> str:
 
 def run_cursor(session: Session, run: Run) -> RunCursor:
     """The end of what is stored of the run: a stream from here sends only what comes later."""
-    sequences = [_last_sequence(session, table, run) for table in (Segment, Event)]
-    return RunCursor(run.attempt, max(sequences), log_end(session, run.id, run.attempt))
+    newest_event = select(func.max(Event.sequence)).where(Event.run_id == run.id, Event.attempt == run.attempt)
+    sequence = max(session.scalar(newest_event) or 0, last_arrival(session, run.id, run.attempt))
+    return RunCursor(run.attempt, sequence, log_end(session, run.id, run.attempt))
 
 
 def experiment_cursor(session: Session, experiment_id: int) -> ExperimentCursor:
     """The end of what is stored of every run of the experiment that has begun."""
-    runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id, Run.attempt > 0))
-    return {run.id: Place(run.attempt, _last_sequence(session, Segment, run)) for run in runs}
-
-
-def _last_sequence(session: Session, table: type[Segment] | type[Event], run: Run) -> int:
-    query = select(func.max(table.sequence)).where(table.run_id == run.id, table.attempt == run.attempt)
-    return session.scalar(query) or 0
+    runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id, Run.attempt > 0)).all()
+    return {run.id: Place(run.attempt, last_arrival(session, run.id, run.attempt)) for run in runs}
 
 
 def _bad(value: str, rule: str) -> Invalid:

@@ -16,22 +16,33 @@ MIN_POINTS = 16  # two bins, the fewest that any steps need, keep up to seven po
 _WIDEST = 63  # a shift by 63 leaves two bins: negative steps and the others
 
 
-def downsample(points: Points, max_points: int) -> tuple[Points, int | None]:
+def downsample(points: Points, max_points: int, num_stored: int | None = None) -> tuple[Points, int | None]:
     """At most ``max_points`` of the points, which are sorted by step, and the width of a bin in steps.
 
-    The width is None when nothing had to be left out. ``max_points`` is at least `MIN_POINTS`.
+    The width is None when nothing had to be left out. ``max_points`` is at least `MIN_POINTS`. ``num_stored`` says how
+    many points these stand for when some were thinned already, in bins no wider than `first_shift` of their span: the
+    result is that of all points.
     """
     assert max_points >= MIN_POINTS, "the caller checks max_points"
-    if len(points) <= max_points:
+    if (num_stored or len(points)) <= max_points:
         return points, None
-    span = int(points.steps[-1]) - int(points.steps[0])
-    shift = min(_WIDEST, max(0, (2 * span // max_points).bit_length() - 1))
+    shift = first_shift(int(points.steps[-1]) - int(points.steps[0]), max_points)
     while True:
         # What a wide bin keeps is among what its halves keep, so each round works on the last round's points.
-        points = points.take(_kept(points.steps >> shift, points.values))
+        points = kept_points(points, shift)
         if len(points) <= max_points or shift == _WIDEST:
             return points, 2**shift
         shift += 1
+
+
+def first_shift(span: int, max_points: int) -> int:
+    """Exponent of the narrowest bins that can be worth trying over ``span`` steps: two points to a bin."""
+    return min(_WIDEST, max(0, (2 * span // max_points).bit_length() - 1))
+
+
+def kept_points(points: Points, shift: int) -> Points:
+    """What bins of 2^``shift`` steps keep of points sorted by step."""
+    return points.take(_kept(points.steps >> shift, points.values))
 
 
 def _kept(bins: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.intp]:

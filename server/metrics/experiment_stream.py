@@ -11,8 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.db.engine import Database
-from server.db.tables import Experiment, Run, Segment
-from server.metrics.codec import unpack
+from server.db.tables import Experiment, Run
+from server.metrics.arrivals import arrivals_after
 from server.metrics.cursors import ExperimentCursor, Place, spell_experiment_cursor
 from server.metrics.read import columns_json
 from server.metrics.run_stream import FINAL_STATES, message
@@ -111,20 +111,19 @@ def _add_points(
     if place.attempt > run.attempt:
         place = Place(1, 0)  # from a history that is not this one: begin again
     while True:
-        rows = session.scalars(
-            select(Segment)
-            .where(Segment.run_id == run.id, Segment.attempt == place.attempt, Segment.sequence > place.sequence)
-            .order_by(Segment.sequence)
-            .limit(room)
-        ).all()
-        for row in rows:
-            place = Place(row.attempt, row.sequence)
-            cursor[run.id] = place
-            series = {name: columns_json(points) for name, points in unpack(row.payload, names).items()}
-            if series:
-                content = {"run_id": run.id, "attempt": row.attempt, "sequence": row.sequence, "series": series}
-                messages.append(message("points", content, spell_experiment_cursor(cursor)))
-        if len(rows) == room:
+        found = arrivals_after(session, run.id, place.attempt, place.sequence, room, names)
+        for item in found.items:
+            cursor[run.id] = Place(place.attempt, item.sequence)
+            content = {
+                "run_id": run.id,
+                "attempt": place.attempt,
+                "sequence": item.sequence,
+                "series": {name: columns_json(points) for name, points in item.series.items()},
+            }
+            messages.append(message("points", content, spell_experiment_cursor(cursor)))
+        place = Place(place.attempt, max(place.sequence, found.through))
+        cursor[run.id] = place
+        if found.more:
             return True
         if place.attempt >= run.attempt:
             return False

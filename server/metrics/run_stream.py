@@ -7,12 +7,11 @@ from typing import Any
 
 import msgspec
 from fastapi.sse import format_sse_event
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.db.engine import Database
-from server.db.tables import Event, Run, Segment
-from server.metrics.codec import unpack
+from server.db.tables import Event, Run
+from server.metrics.arrivals import Arrival, arrivals_after
 from server.metrics.cursors import RunCursor
 from server.metrics.read import columns_json
 from server.records.events import event_json, events_of
@@ -86,28 +85,26 @@ def message(kind: str, content: Any, cursor: object) -> bytes:
 def _frames(session: Session, run_id: int, cursor: RunCursor) -> tuple[list[bytes], RunCursor, bool]:
     """Segments and events after the cursor in the order of their sequence."""
     place = (cursor.attempt, cursor.sequence)
-    segments = session.scalars(
-        select(Segment)
-        .where(Segment.run_id == run_id, Segment.attempt == cursor.attempt, Segment.sequence > cursor.sequence)
-        .order_by(Segment.sequence)
-        .limit(_MAX_SEGMENTS)
-    ).all()
+    arrivals = arrivals_after(session, run_id, cursor.attempt, cursor.sequence, _MAX_SEGMENTS)
     events = events_of(session, run_id, after=place, attempt=cursor.attempt, limit=_MAX_EVENTS)
     # A list that was cut short says nothing of what lies behind its end, so neither may the other.
-    ends = [rows[-1].sequence for rows, most in ((segments, _MAX_SEGMENTS), (events, _MAX_EVENTS)) if len(rows) == most]
+    ends = [arrivals.through] if arrivals.more else []
+    if len(events) == _MAX_EVENTS:
+        ends.append(events[-1].sequence)
+    found: list[Arrival | Event] = [*arrivals.items, *events]
     messages = []
-    rows: list[Segment | Event] = [*segments, *events]
-    for row in sorted(rows, key=lambda row: row.sequence):
-        if ends and row.sequence > min(ends):
+    for item in sorted(found, key=lambda item: item.sequence):
+        if ends and item.sequence > min(ends):
             break
-        cursor = cursor._replace(sequence=row.sequence)
-        messages.append(_event(row, cursor) if isinstance(row, Event) else _segment(row, cursor))
-    return messages, cursor, bool(ends)
+        cursor = cursor._replace(sequence=item.sequence)
+        messages.append(_event(item, cursor) if isinstance(item, Event) else _segment(item, cursor))
+    through = min(ends) if ends else arrivals.through
+    return messages, cursor._replace(sequence=max(cursor.sequence, through)), bool(ends)
 
 
-def _segment(row: Segment, cursor: RunCursor) -> bytes:
-    series = {name: columns_json(points) for name, points in unpack(row.payload).items()}
-    return message("segment", {"attempt": row.attempt, "sequence": row.sequence, "series": series}, cursor)
+def _segment(item: Arrival, cursor: RunCursor) -> bytes:
+    series = {name: columns_json(points) for name, points in item.series.items()}
+    return message("segment", {"attempt": cursor.attempt, "sequence": item.sequence, "series": series}, cursor)
 
 
 def _event(row: Event, cursor: RunCursor) -> bytes:

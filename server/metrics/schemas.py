@@ -20,6 +20,7 @@ class SeriesSummary(BaseModel):
     last: Number
     min: float | None
     max: float | None
+    mean: float | None
     num_nan: int
     num_pos_inf: int
     num_neg_inf: int
@@ -31,6 +32,15 @@ class SeriesList(BaseModel):
 
     items: list[SeriesSummary]
     cursor: str
+
+
+class NonFiniteCounts(BaseModel):
+    """How many NaN and infinities the bins hold that have any; ``steps`` are the bins' first steps."""
+
+    steps: list[int]
+    nan: list[int]
+    pos_inf: list[int]
+    neg_inf: list[int]
 
 
 class SeriesWindow(BaseModel):
@@ -49,6 +59,13 @@ class SeriesWindow(BaseModel):
     steps: list[int]
     values: list[Number]
     times: list[Number] = Field(description="Unix seconds.")
+    non_finite: NonFiniteCounts | None = Field(description="Null when exact: then every value is in the lists.")
+
+
+class SeriesOfRuns(BaseModel):
+    """Windows of several series of several runs, by run and name."""
+
+    series: list[SeriesWindow]
 
 
 class RunSeries(BaseModel):

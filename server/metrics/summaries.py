@@ -58,6 +58,7 @@ def summary_json(row: Series) -> dict[str, Any]:
         "last": spell(last_value(row)),
         "min": row.finite_min,
         "max": row.finite_max,
+        "mean": mean_value(row),
         "num_nan": row.num_nan,
         "num_pos_inf": row.num_pos_inf,
         "num_neg_inf": row.num_neg_inf,
@@ -69,6 +70,12 @@ def last_value(row: Series) -> float:
     """The value at the last step, exactly as logged: possibly NaN or infinite."""
     value: float = _DOUBLE.unpack(row.last_value)[0]
     return value
+
+
+def mean_value(row: Series) -> float | None:
+    """The mean of the finite values; None when there are none."""
+    num_finite = row.num_points - row.num_nan - row.num_pos_inf - row.num_neg_inf
+    return row.finite_sum / num_finite if num_finite else None
 
 
 def _new_row(run_id: int, attempt: int, name: str, points: Points) -> Series:

@@ -1,7 +1,8 @@
 """Storing what a run's child process said: the one way in for frames and logs.
 
 Everything is keyed by (run, attempt, sequence) or (run, attempt, position), so that a batch that is stored again, in
-whole or in part, changes nothing. The caller's transaction decides: a batch is stored wholly or not at all.
+whole or in part, changes nothing. The caller's transaction decides: a batch is stored wholly or not at all, and so is
+the folding that a batch sets off.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from server.db.errors import LeaseLost
 from server.db.json_values import clean_text, to_json
 from server.db.tables import Event, Run, Segment
 from server.metrics.codec import Points, concatenate, pack
+from server.metrics.fold import fold, fold_of, is_due
 from server.metrics.summaries import update_summaries
 from server.records.artifacts import store_artifact
 from server.records.events import clock, event_row
@@ -40,26 +42,31 @@ def store_frames(session: Session, run_id: int, attempt: int, frames: Sequence[e
         ProtocolError: for a column that is no series.
     """
     run = _held_run(session, run_id, attempt)
+    gathered = fold_of(session, run_id, attempt)
     known = _stored_sequences(session, run_id, attempt, [frame.sequence for frame in frames])
     series: dict[str, list[Points]] = {}
     num_new, last_step = 0, 0
     for frame in frames:
-        if frame.sequence in known:
+        event = frame.event
+        is_folded = isinstance(event, events.Segment) and frame.sequence <= gathered.sequence
+        if is_folded or frame.sequence in known:
             continue
         known.add(frame.sequence)
-        event = frame.event
         if isinstance(event, events.Segment):
             columns = _columns(event)
-            session.add(_segment_row(run_id, attempt, frame.sequence, columns))
+            row = _segment_row(run_id, attempt, frame.sequence, columns)
+            session.add(row)
+            gathered.num_segments += 1
+            gathered.num_points += row.num_points
             for name, points in columns.items():
                 series.setdefault(name, []).append(points)
         elif isinstance(event, events.Artifact):
             num_new += store_artifact(session, run_id, attempt, event, clock(frame.at))
             continue
         else:
-            row = event_row(run_id, attempt, frame)
-            session.add(row)
-            last_step = max(last_step, row.step or 0)
+            told = event_row(run_id, attempt, frame)
+            session.add(told)
+            last_step = max(last_step, told.step or 0)
             _note(run, event)
         num_new += 1
     if num_new:
@@ -68,6 +75,8 @@ def store_frames(session: Session, run_id: int, attempt: int, frames: Sequence[e
         last_step = max([last_step, *(int(points.steps.max()) for points in merged.values())])
         run.step = max(run.step, last_step)  # a new attempt begins at 0
     session.flush()
+    if is_due(gathered):
+        fold(session, run_id, attempt)
     return num_new
 
 

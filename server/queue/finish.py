@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from server.db.tables import Attempt, Experiment, Run
+from server.metrics.fold import fold
 from server.queue.clock import store_now
 from server.queue.lease import hold
 
@@ -53,7 +54,8 @@ def end_attempt(
     now: datetime,
     exit_code: int | None = None,
 ) -> None:
-    """Close the row of the run's current attempt."""
+    """Close the row of the run's current attempt, and fold what it left: it writes no more."""
+    fold(session, run.id, run.attempt)
     session.execute(
         update(Attempt)
         .where(Attempt.run_id == run.id, Attempt.number == run.attempt, Attempt.ended_at.is_(None))

@@ -15,6 +15,7 @@ from amp_core import events
 from server.db.engine import Database
 from server.metrics.cursors import RunCursor
 from server.metrics.experiment_stream import experiment_news
+from server.metrics.fold import fold
 from server.metrics.read import series_names, window
 from server.metrics.run_stream import run_news
 from server.metrics.write import store_frames, store_log
@@ -39,6 +40,8 @@ def write(database: Database, attempts: list[list[tuple[int, float]]]) -> tuple[
         with database.write() as session:
             store_frames(session, run_id, attempt, frames)
             store_log(session, run_id, attempt, 0, f"attempt {attempt}: é ✓ \x00\n")
+            if attempt < len(attempts):
+                fold(session, run_id, attempt)  # as the end of an attempt does; the last one's stay segments
     change_run(database, run_id, state="completed")
     return experiment_id, run_id
 

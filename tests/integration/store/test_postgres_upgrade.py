@@ -7,6 +7,7 @@ import threading
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from old_database import check_upgraded, make_old_database
 
 from server.db.engine import Database
 from server.db.errors import SchemaError
@@ -30,6 +31,14 @@ def test_a_server_is_upgraded_by_command_only(empty_postgres_url: str) -> None:
     upgrade(empty_postgres_url)
     database = open_database(settings)
     check(database)
+    database.dispose()
+
+
+def test_the_first_version_with_data_is_brought_up_to_date(empty_postgres_url: str) -> None:
+    make_old_database(empty_postgres_url)
+    upgrade(empty_postgres_url)
+    database = Database(empty_postgres_url)
+    check_upgraded(database)
     database.dispose()
 
 

@@ -105,7 +105,8 @@ def test_summaries_count_what_is_not_finite(any_database: Database) -> None:
         (summary,) = series_names(session, run_id)
     assert summary == {
         "name": "loss", "attempt": 1, "num_points": 6, "first_step": 5, "last_step": 10, "last": "NaN",
-        "min": -2.0, "max": 3.0, "num_nan": 2, "num_pos_inf": 1, "num_neg_inf": 1, "first_non_finite_step": 6,
+        "min": -2.0, "max": 3.0, "mean": 0.5, "num_nan": 2, "num_pos_inf": 1, "num_neg_inf": 1,
+        "first_non_finite_step": 6,
     }  # fmt: skip
 
 

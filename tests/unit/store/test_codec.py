@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.metrics.codec import Points, concatenate, pack, unpack
@@ -29,6 +29,7 @@ def same_bits(left: Points, right: Points) -> bool:
     )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(min_size=1, max_size=20), points(), max_size=5))
 def test_every_bit_comes_back(columns: dict[str, Points]) -> None:
     unpacked = unpack(pack(columns))
@@ -36,6 +37,7 @@ def test_every_bit_comes_back(columns: dict[str, Points]) -> None:
     assert all(same_bits(unpacked[name], columns[name]) for name in columns)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), points(), min_size=1), st.sets(st.sampled_from("abcd")))
 def test_only_the_series_asked_for_are_decoded(columns: dict[str, Points], names: set[str]) -> None:
     unpacked = unpack(pack(columns), names)

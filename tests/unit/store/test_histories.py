@@ -134,9 +134,11 @@ def test_merging_sorts_by_step_and_keeps_repeats_in_order() -> None:
         size = len(steps)
         return Points(steps=np.array(steps), values=tag + np.arange(size) / 10, times=np.zeros(size))
 
-    merged = newest_attempt_wins([(1, points([1, 2, 3, 3], 1.0)), (2, points([3, 4, 2, 3], 2.0))])
+    merged, order = newest_attempt_wins([(1, points([1, 2, 3, 3], 1.0)), (2, points([3, 4, 2, 3], 2.0))])
     assert merged.steps.tolist() == [1, 2, 3, 3, 4]
     assert merged.values.tolist() == [1.0, 2.2, 2.0, 2.3, 2.1]
+    assert order is not None
+    assert order.tolist() == [0, 6, 4, 7, 5]
 
 
 def test_a_zoom_decodes_only_the_segments_it_needs(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

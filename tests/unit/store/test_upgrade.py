@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from old_database import check_upgraded, make_old_database
 from sqlalchemy import inspect, text
 
 from server.db import upgrade as upgrade_module
@@ -123,8 +124,9 @@ def test_the_embedded_database_upgrades_itself_after_a_copy(tmp_path: Path, monk
     database.dispose()
     migrations = tmp_path / "migrations"
     copy_migrations(migrations)
-    (migrations / "versions" / "0002_next.py").write_text(
-        "import sqlalchemy as sa\nfrom alembic import op\nrevision, down_revision = 'next', '0001'\n"
+    before = expected_version()
+    (migrations / "versions" / "9999_next.py").write_text(
+        f"import sqlalchemy as sa\nfrom alembic import op\nrevision, down_revision = 'next', '{before}'\n"
         "branch_labels = depends_on = None\n"
         "def upgrade():\n"
         "    with op.batch_alter_table('users') as table:\n"
@@ -137,10 +139,19 @@ def test_the_embedded_database_upgrades_itself_after_a_copy(tmp_path: Path, monk
         assert "motto" in {column["name"] for column in inspect(session.connection()).get_columns("users")}
         assert session.scalar(text("SELECT name FROM projects")) == "kept"
     database.dispose()
-    copy = tmp_path / "ampboard.before-0001.sqlite3"
+    copy = tmp_path / f"ampboard.before-{before}.sqlite3"
     with closing(sqlite3.connect(copy)) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(before,)]
         assert connection.execute("SELECT name FROM projects").fetchall() == [("kept",)]
+
+
+def test_the_first_version_with_data_is_brought_up_to_date(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    make_old_database(settings.sqlalchemy_url)
+    database = open_database(settings)
+    check_upgraded(database)
+    database.dispose()
+    assert (tmp_path / "ampboard.before-0001.sqlite3").exists()
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +159,8 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
     open_database(settings).dispose()
     migrations = tmp_path / "migrations"
     copy_migrations(migrations)
-    (migrations / "versions" / "0002_broken.py").write_text(
-        "import sqlalchemy as sa\nfrom alembic import op\nrevision, down_revision = 'broken', '0001'\n"
+    (migrations / "versions" / "9999_broken.py").write_text(
+        f"import sqlalchemy as sa\nfrom alembic import op\nrevision, down_revision = 'broken', '{expected_version()}'\n"
         "branch_labels = depends_on = None\n"
         "def upgrade():\n"
         "    op.add_column('users', sa.Column('half', sa.Text()))\n"
