@@ -41,6 +41,11 @@ invalid request `errors`, a list of `{field, value, rule, remedy}` with every fa
 
 **Numbers** that JSON cannot spell are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Times are ISO 8601 in UTC.
 
+**Points without JSON.** Series are given as raw arrays to a client that sends `Accept: application/vnd.ampboard.series`:
+the bytes `AMPSER01`, the length of the header (uint64), the header (JSON: `series`, a list of windows without their
+points, padded with spaces to a multiple of 8), and for each series int64 steps, float64 values and float64 unix seconds,
+`num_points` each, all little-endian. Answers about runs that have ended carry an `ETag`; send it as `If-None-Match`.
+
 **Submit and read:**
 
     curl -H "Authorization: Bearer $AMPBOARD_TOKEN" -H "Content-Type: application/json" \\

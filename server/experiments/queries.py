@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, String, cast, func, or_, select, tuple_
+from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session, contains_eager, selectinload
 
 from server.db.tables import Experiment, Project, Run, User, Workload
 from server.errors import Fault, Invalid, NotFound
 from server.paging import decode_cursor, encode_cursor
 from server.runs.queries import STATES, runs_json
+from server.search.conditions import experiment_conditions
+from server.search.language import parse
 
 Sort = Literal["-created_at", "created_at", "name", "-name"]
 PLAN_FIELDS = (
@@ -23,7 +25,7 @@ PLAN_FIELDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentFilter:
-    """Which experiments a list shows; None leaves a field open. ``q`` is a part of name, note, tag or workload."""
+    """Which experiments a list shows; None leaves a field open. ``q`` is a query of `server.search.language`."""
 
     q: str | None = None
     state: str | None = None
@@ -171,6 +173,5 @@ def _filtered(chosen: ExperimentFilter) -> Select[Experiment]:
         if value is not None:
             query = query.where(column == value)
     if chosen.q:
-        texts = (Experiment.name, Experiment.note, Workload.name, cast(Experiment.tags, String))
-        query = query.where(or_(*(text.icontains(chosen.q, autoescape=True) for text in texts)))
+        query = query.where(*experiment_conditions(parse(chosen.q)))
     return query

@@ -14,6 +14,7 @@ from server.experiments.estimate import estimate
 from server.experiments.schemas import EstimateOut, ExperimentDetail, ExperimentIn, ExperimentList
 from server.paging import MAX_LIMIT
 from server.runs.queries import num_queued
+from server.runs.routes import SEARCH
 from server.settings import Settings
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
@@ -81,7 +82,7 @@ def estimate_experiment(body: ExperimentIn, database: DatabaseOf, settings: Sett
 @router.get("/experiments", dependencies=[Depends(viewer)])
 def list_experiments(
     database: DatabaseOf,
-    q: Annotated[str | None, Query(max_length=200, description="Part of a name, note, tag or workload.")] = None,
+    q: Annotated[str | None, Query(max_length=400, description=SEARCH)] = None,
     state: Literal["queued", "running", "ended", "cancelled"] | None = None,
     workload: Annotated[str | None, Query(max_length=80)] = None,
     owner: Annotated[str | None, Query(max_length=80)] = None,

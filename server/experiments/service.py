@@ -19,6 +19,7 @@ from server.experiments.schemas import ExperimentIn
 from server.experiments.submission import Surroundings, plan_of, same_submission
 from server.projects.service import project_named
 from server.queue.cancel import cancel_experiment, retry_run
+from server.runs.parameters import add_parameters
 from server.runs.service import check_owner
 from server.settings import Settings
 from server.workers.queries import device_kinds, live_workers
@@ -143,6 +144,7 @@ def _add_runs(session: Session, settings: Settings, experiment: Experiment, plan
     ]
     session.add_all(runs)
     session.flush()
+    add_parameters(session, [run.id for run in runs], plan.params)
     return len(runs)
 
 

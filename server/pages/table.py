@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from server.access import viewer
+from server.errors import Invalid
 from server.experiments import queries
 from server.pages.home import with_styles
 from server.pages.render import page
@@ -66,7 +67,7 @@ class View:
 def experiments_page(
     request: Request,
     database: DatabaseOf,
-    q: Annotated[str, Query(max_length=200)] = "",
+    q: Annotated[str, Query(max_length=400)] = "",
     workload: Annotated[str, Query(max_length=80)] = "",
     state: Annotated[str, Query(max_length=20)] = "",
     sort: Annotated[str, Query(max_length=20)] = DEFAULT_SORT,
@@ -77,8 +78,17 @@ def experiments_page(
     chosen = queries.ExperimentFilter(
         q=q.strip() or None, workload=workload or None, state=state if state in STATES else None
     )
+    items: list[dict[str, Any]] = []
+    following, fault = None, None
     with database.read() as session:
-        items, following = queries.list_experiments(session, chosen, sort=order, cursor=cursor or None, limit=PAGE_SIZE)
+        try:
+            items, following = queries.list_experiments(
+                session, chosen, sort=order, cursor=cursor or None, limit=PAGE_SIZE
+            )
+        except Invalid as error:
+            if error.faults[0].field != "q":
+                raise
+            fault = error.faults[0]
         names = [known.name for known in current_workloads(session)]
     view = View(
         q=q.strip(),
@@ -89,4 +99,5 @@ def experiments_page(
         next_cursor=following or "",
     )
     context: dict[str, Any] = {"items": [with_styles(item) for item in items], "workload_names": names, "view": view}
+    context["fault"] = fault
     return page(request, "experiments.html", **context)

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select, tuple_
+from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session, contains_eager, selectinload
 
-from server.db.tables import Attempt, Experiment, Run, Workload
+from server.db.tables import Attempt, Experiment, Run
 from server.errors import NotFound
 from server.metrics.summaries import summaries_of, summary_json
 from server.paging import decode_cursor, encode_cursor
 
 SUMMARY_FIELDS = (
-    "last", "min", "max", "num_points", "num_nan", "num_pos_inf", "num_neg_inf", "first_non_finite_step",
+    "last", "min", "max", "mean", "num_points", "num_nan", "num_pos_inf", "num_neg_inf", "first_non_finite_step",
 )  # fmt: skip
 STATES = ("queued", "running", "completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFilter:
-    """Which runs a list shows; None leaves a field open."""
+    """Which runs a list shows; None leaves a field open. ``q`` is a query of `server.search.language`."""
 
     experiment_id: int | None = None
     state: str | None = None
@@ -119,50 +119,16 @@ def run_detail(session: Session, run_id: int) -> dict[str, Any]:
     }
 
 
-def list_runs(
-    session: Session, chosen: RunFilter, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[dict[str, Any]], str | None]:
-    """One page of runs, newest first, and the cursor of the next."""
-    query = _filtered(chosen).order_by(Run.id.desc())
-    if cursor is not None:
-        (last_id,) = decode_cursor(cursor, int)
-        query = query.where(Run.id < last_id)
-    runs = session.scalars(query.limit(limit + 1)).unique().all()
-    page = runs[:limit]
-    return runs_json(session, page), encode_cursor(page[-1].id) if len(runs) > limit else None
-
-
-def _filtered(chosen: RunFilter) -> Select[Run]:
-    query = (
-        select(Run)
-        .join(Run.experiment)
-        .options(contains_eager(Run.experiment), selectinload(Run.worker))
-    )  # fmt: skip
-    if chosen.experiment_id is not None:
-        query = query.where(Run.experiment_id == chosen.experiment_id)
-    for column, value in (
-        (Run.state, chosen.state),
-        (Run.kind, chosen.kind),
-        (Run.role, chosen.role),
-        (Run.recipe_name, chosen.recipe),
-    ):
-        if value is not None:
-            query = query.where(column == value)
-    if chosen.workload is not None or chosen.q:
-        query = query.join(Workload, Workload.id == Experiment.workload_id)
-    if chosen.workload is not None:
-        query = query.where(Workload.name == chosen.workload)
-    if chosen.q:
-        texts = (Experiment.name, Workload.name, Run.recipe_name)
-        query = query.where(or_(*(text.icontains(chosen.q, autoescape=True) for text in texts)))
-    return query
+def _in_state(state: str) -> Select[Run]:
+    named = contains_eager(Run.experiment).load_only(Experiment.name)
+    return select(Run).join(Run.experiment).where(Run.state == state).options(named, selectinload(Run.worker))
 
 
 def queued_runs(
     session: Session, *, cursor: str | None = None, limit: int = 100
 ) -> tuple[list[dict[str, Any]], str | None]:
     """One page of the queue in the order in which runs are taken, and the cursor of the next."""
-    query = _filtered(RunFilter(state="queued")).order_by(Run.priority.desc(), Run.created_at, Run.id)
+    query = _in_state("queued").order_by(Run.priority.desc(), Run.created_at, Run.id)
     if cursor is not None:
         priority, created_at, run_id = decode_cursor(cursor, int, str, int)
         after = (-priority, datetime.fromisoformat(created_at), run_id)
@@ -178,7 +144,7 @@ def queued_runs(
 
 def running_runs(session: Session) -> list[dict[str, Any]]:
     """What runs now, the longest first."""
-    query = _filtered(RunFilter(state="running")).order_by(Run.started_at, Run.id)
+    query = _in_state("running").order_by(Run.started_at, Run.id)
     return runs_json(session, session.scalars(query).unique().all())
 
 

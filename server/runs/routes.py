@@ -8,13 +8,15 @@ from fastapi import APIRouter, Depends, Query
 
 from server.access import Principal, submitter, viewer
 from server.paging import MAX_LIMIT
-from server.runs import queries, service
+from server.runs import queries, service, table
 from server.runs.schemas import QueueOut, RunDetail, RunList
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 
+SEARCH = "Words that must all hold, such as `recipe:16-mixed eval/accuracy>0.95 created:<7d`; see docs/search.md."
+SORT = "created, or a metric such as eval/accuracy or eval/loss.min; with - before it the newest or highest come first."
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 Cursor = Annotated[str | None, Query(max_length=400)]
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -23,22 +25,23 @@ State = Literal["queued", "running", "completed", "failed", "cancelled"]
 @router.get("/runs", dependencies=[Depends(viewer)])
 def list_runs(
     database: DatabaseOf,
-    q: Annotated[str | None, Query(max_length=200, description="Part of a name, workload or recipe.")] = None,
+    q: Annotated[str | None, Query(max_length=400, description=SEARCH)] = None,
     experiment_id: int | None = None,
     state: State | None = None,
     kind: Literal["train", "benchmark"] | None = None,
     role: Literal["baseline", "candidate", "control", "benchmark"] | None = None,
     recipe: Annotated[str | None, Query(max_length=80)] = None,
     workload: Annotated[str | None, Query(max_length=80)] = None,
+    sort: Annotated[str, Query(max_length=220, description=SORT)] = "-created",
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> RunList:
-    """Runs of the whole team, newest first, each with the summaries of its series."""
+    """Runs of the whole team, each with the summaries of its series."""
     chosen = queries.RunFilter(
         experiment_id=experiment_id, state=state, kind=kind, role=role, recipe=recipe, workload=workload, q=q
     )
     with database.read() as session:
-        items, following = queries.list_runs(session, chosen, cursor=cursor, limit=limit)
+        items, following = table.list_runs(session, chosen, sort=sort, cursor=cursor, limit=limit)
     return RunList.model_validate({"items": items, "next_cursor": following})
 
 

@@ -14,6 +14,7 @@ class SeriesSummary(BaseModel):
     last: float | str
     min: float | None
     max: float | None
+    mean: float | None
     num_points: int
     num_nan: int
     num_pos_inf: int
