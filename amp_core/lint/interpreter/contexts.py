@@ -22,6 +22,14 @@ def enter(machine: Machine, value: Value, node: ast.expr, changes: dict[str, Any
         changes["no_grad"] = True
 
 
+def stay(machine: Machine, value: Value, node: ast.expr) -> None:
+    """`stack.enter_context(value)`: in force until the with-block around it ends."""
+    changes: dict[str, Any] = {}
+    enter(machine, value, node, changes)
+    if "regions" in changes:
+        machine.stay_in(changes["regions"])
+
+
 def autocast_of(value: Value) -> Autocast | None:
     """The autocast context that a value is; of several alternatives, what they have in common."""
     found = [v for v in alternatives(value) if isinstance(v, Autocast)]

@@ -94,6 +94,11 @@ class Machine:
         self.program.regions.append(region)
         return region
 
+    def stay_in(self, regions: tuple[Region, ...]) -> None:
+        """Regions that last until the enclosing `inside` ends."""
+        self.regions = regions
+        self._context = None
+
     def bind(self, name: str, value: Value) -> None:
         """Bind a name in the scope that owns it; what is unknown takes the kind that its use shows."""
         if isinstance(value, Unknown):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from amp_core.lint.alternatives import join, only
-from amp_core.lint.interpreter import module_methods, scaler_methods, tensor_methods
+from amp_core.lint.interpreter import contexts, module_methods, scaler_methods, tensor_methods
 from amp_core.lint.interpreter.calls import Arguments, call_value, run_function, unknown_result
 from amp_core.lint.interpreter.iteration import element_of
 from amp_core.lint.interpreter.logging_calls import note_logged
@@ -158,6 +158,11 @@ def _on_unknown(machine: Machine, node: ast.Call, _: Value, name: str, arguments
         return tensor_methods.in_thread(machine, node, arguments.positional[0], arguments.positional[1:])
     if name in {"float", "half", "bfloat16", "double", "to", "type"}:
         return tensor_methods.cast_call(machine, node, Tensor(), name, arguments)
+    if name == "enter_context" and arguments.positional:
+        contexts.stay(machine, arguments.positional[0], node)
+        return arguments.positional[0]
+    if name == "state_dict":
+        return StateDict(UNKNOWN)
     if name in {"named_parameters", "parameters"}:
         return Iterable(Tensor() if name == "parameters" else Items([UNKNOWN, Tensor()]))
     return unknown_result(machine, arguments, node)

@@ -23,7 +23,9 @@ def call_model(
         return run_function(
             machine, Function(method.node, method.scope, model), arguments.positional, arguments.keywords
         )
-    machine.emit("forward", node, model=model, detail="part" if is_part else None)
+    first = arguments.positional[0] if arguments.positional else None
+    given = first if isinstance(first, Tensor) else None
+    machine.emit("forward", node, model=model, tensor=given, detail="part" if is_part else None)
     forward = model.cls.method("forward") if model.cls is not None else None
     if forward is not None:
         bound = Function(forward.node, forward.scope, model)

@@ -112,8 +112,8 @@ def _tensors(machine: Machine, node: ast.AST, op: ast.operator, left: Value, rig
     parts = [v for v in (left, right) if isinstance(v, Tensor)]
     found = operation(machine, node, "", [left, right])
     found = replace(found, dtype=_dtype(left, right), is_number=all(p.is_number for p in parts))
-    if found.is_number and len(parts) == 1:
-        found = replace(found, reading=parts[0].reading)
+    if found.is_number:
+        found = replace(found, reading=next((p.reading for p in parts if p.reading is not None), None))
     found = _loss_arithmetic(found, op, left, right)
     return _range_of(machine, node, op, left, right, found)
 

@@ -110,7 +110,7 @@ def run_while(machine: Machine, node: ast.While) -> None:
 
 
 def run_with(machine: Machine, node: ast.With | ast.AsyncWith) -> None:
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"regions": machine.regions}
     for item in node.items:
         with machine.inside(**changes):
             value = evaluate(machine, item.context_expr)

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from amp_core.lint.alternatives import alternatives, only
+from amp_core.lint.interpreter import gradients
 from amp_core.lint.interpreter.calls import Arguments, unknown_result
 from amp_core.lint.interpreter.iteration import element_of
 from amp_core.lint.interpreter.machine import Machine
@@ -37,6 +38,9 @@ def call(machine: Machine, node: ast.Call, name: str, last: str, arguments: Argu
         machine.emit("bypass", node, detail="out=")
     if last == "binary_cross_entropy":
         machine.emit("bce", node)
+    first = arguments.get(0, "input")
+    if last.endswith("_") and isinstance(first, Tensor) and first.gradient_of is not None:
+        gradients.edited(machine, node, first, last, arguments.all[1:])
     if last in {"where", "clamp", "clamp_min", "maximum", "masked_fill"}:
         return _selected(machine, node, last, arguments)
     return _operation(machine, node, last, arguments)

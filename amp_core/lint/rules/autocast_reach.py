@@ -10,8 +10,22 @@ from amp_core.lint.finding import Severity
 from amp_core.lint.interpreter.ducks import path_of
 from amp_core.lint.interpreter.oplists import LOW
 from amp_core.lint.program import Program
+from amp_core.lint.relations import optimized
 from amp_core.lint.rule import rule
+from amp_core.lint.syntax import nodes_of
 from amp_core.lint.values import Class
+
+MOVES = {
+    "to",
+    "cuda",
+    "prepare",
+    "setup",
+    "set_default_device",
+    "DataParallel",
+    "DistributedDataParallel",
+    "load",
+    "DDP",
+}
 
 
 @rule(
@@ -211,7 +225,28 @@ def device_mismatch(program: Program) -> Iterator[tuple[ast.AST, str]]:
                     region.node,
                     f"autocast is for {next(iter(devices))}, but everything here is moved to {device}: it does nothing",
                 )
+    yield from _never_moved(program)
     yield from _scalers(program)
+
+
+def _never_moved(program: Program) -> Iterator[tuple[ast.AST, str]]:
+    """Models made and trained here, while nothing in the file puts anything on a device."""
+    for node in nodes_of(program.tree):
+        if isinstance(node, ast.keyword) and node.arg in {"device", "device_map", "device_ids"}:
+            return
+        if isinstance(node, ast.Call) and path_of(node.func).rsplit(".", 1)[-1] in MOVES:
+            return
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+            return
+    for trace in program.traces:
+        trained = {m for step in trace.of("opt_step", "step") for m in optimized(step)}
+        for event in trace.of("forward"):
+            region, model = event.context.autocast, event.model
+            if region is None or region.assumed or region.context.devices != {"cuda"} or model not in trained:
+                continue
+            made_here = event.tensor is not None and event.tensor.dtype is not None and not event.tensor.models
+            if model is not None and model.kind and made_here:
+                yield region.node, "autocast is for cuda, but nothing here leaves the CPU: it does nothing"
 
 
 def _scalers(program: Program) -> Iterator[tuple[ast.AST, str]]:

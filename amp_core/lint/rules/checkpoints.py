@@ -9,7 +9,7 @@ from amp_core.lint.alternatives import alternatives
 from amp_core.lint.finding import Severity
 from amp_core.lint.program import Program
 from amp_core.lint.rule import rule
-from amp_core.lint.values import Mapping, Object, Optimizer, StateDict, Unknown, Value
+from amp_core.lint.values import Mapping, Optimizer, StateDict, Value
 
 
 @rule(
@@ -52,21 +52,14 @@ def _scales_itself(program: Program) -> bool:
 
 
 def _is_checkpoint(value: Value | None) -> bool:
+    """Whether a dict holds the state of an optimizer and of something else, and nothing that may be the scaler's."""
     if not isinstance(value, Mapping) or value.open:
         return False
-    kinds: set[type] = set()
-    for item in value.items.values():
-        for part in alternatives(item):
-            if isinstance(part, StateDict):
-                kinds.add(type(part.of))
-            elif isinstance(part, Mapping | Unknown) and isinstance(part, Mapping):
-                return False
+    parts = [part for item in value.items.values() for part in alternatives(item)]
+    states = [part.of for part in parts if isinstance(part, StateDict)]
     names = [str(key).lower() for key in value.items]
-    return (
-        Optimizer in kinds
-        and (Object in kinds or len(kinds) > 1)
-        and not any("scaler" in n or n == "amp" for n in names)
-    )
+    named = any("scaler" in name or name == "amp" for name in names) or any(isinstance(p, Mapping) for p in parts)
+    return len(states) > 1 and any(isinstance(of, Optimizer) for of in states) and not named
 
 
 @rule(

@@ -141,13 +141,18 @@ def half_without_master(program: Program) -> Iterator[tuple[ast.AST, str]]:
     for trace in program.traces:
         for event in _conversions(trace, "float16"):
             assert event.model is not None
-            steps = _trained(trace, event.model, "opt_step")
+            steps = [s for s in _trained(trace, event.model, "opt_step") if not _deliberate(s)]
             scaled = _trained(trace, event.model, "step")
             told_of = (
                 any(s.optimizer is not None and id(s.optimizer.node) in told for s in steps) or id(event.node) in told
             )
             if steps and not scaled and not told_of and not _back(trace, event) and _before_training(event, steps):
                 yield event.node, "an optimizer steps these float16 weights: small updates are rounded away"
+
+
+def _deliberate(step: Event) -> bool:
+    """An eps that was raised for half precision shows that half weights are meant."""
+    return step.optimizer is not None and step.optimizer.eps is not None and step.optimizer.eps > HALF_LOST
 
 
 @rule(

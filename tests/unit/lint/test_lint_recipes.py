@@ -252,7 +252,7 @@ RECIPES = {
         from torch import nn
         from torch.nn import functional as F
 
-        g, d = nn.Linear(8, 2), nn.Linear(2, 1)
+        g, d = nn.Linear(8, 2).cuda(), nn.Linear(2, 1).cuda()
         opts = [torch.optim.Adam(m.parameters(), lr=2e-4) for m in (g, d)]
         opt_g, opt_d = torch.optim.Adam(g.parameters()), torch.optim.Adam(d.parameters())
         scaler = torch.amp.GradScaler("cuda")
@@ -260,7 +260,7 @@ RECIPES = {
             for p in d.parameters():
                 p.requires_grad_(True)
             with torch.autocast("cuda", dtype=torch.float16):
-                fake = g(torch.randn(8, 8))
+                fake = g(torch.randn(8, 8, device="cuda"))
                 loss_d = F.softplus(-d(real)).mean() + F.softplus(d(fake.detach())).mean()
             opt_d.zero_grad()
             scaler.scale(loss_d).backward()
