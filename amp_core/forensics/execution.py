@@ -149,7 +149,7 @@ class Execution:
             self.scaler.unscale_(self.optimizer)
         return losses
 
-    def step(self, batches: Sequence[Any]) -> StepSeen:
+    def step(self, batches: Sequence[Any], update: bool = True) -> StepSeen:
         """One optimizer step."""
         scale = float(self.scaler.current_scale) if self.scaler is not None else 1.0
         losses = self.gradients(batches)
@@ -159,7 +159,8 @@ class Execution:
         zeros = {name: float((g == 0).float().mean()) for name, g in found.items() if g.numel()}
         skipped = False
         if self.scaler is None:
-            self.optimizer.step()
+            if update:
+                self.optimizer.step()
         else:
             skipped = bool(self.scaler.finish(self.optimizer).found_inf > 0)
         bad = [name for name, t in tensors_of(self.model).items() if not bool(torch.isfinite(t).all())]
@@ -223,7 +224,7 @@ def _train(execution: Execution, seen: Trajectory) -> None:
     subject = execution.subject
     for number in range(subject.num_steps):
         seen.before_last = before = execution.state()
-        step = execution.step(subject.micro_batches(number))
+        step = execution.step(subject.micro_batches(number), update=number not in execution.arm.without_update)
         seen.steps.append(step)
         sound = step.finite_gradients and not step.bad_weights and all(map(_finite, step.losses))
         if not sound and len(seen.unsound) < KEPT_STATES:

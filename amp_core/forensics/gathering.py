@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -36,11 +37,13 @@ def gather(subject: Subject, arm: Arm, references: References) -> Evidence:
     if low.error is not None:
         return Evidence(low=low, reference=references.twin, controls=references.controls)
     states = [state for state in (low.initial, references.twin.final, low.final) if state is not None]
+    scale_caused = _scale_caused(subject, arm, low)
     return Evidence(
         low=low,
         reference=references.twin,
         controls=references.controls,
-        scale_caused=_scale_caused(subject, arm, low),
+        scale_caused=scale_caused,
+        skipping=follow(subject, replace(FP32_ARM, without_update=scale_caused)) if scale_caused else None,
         losses_at=losses_at(subject, arm, states),
         flushed=_flushed(subject, arm, low),
         gradient_errors=_accumulated(subject, arm, low),

@@ -27,7 +27,7 @@ def stuck_fault(subject: Subject, symptom: Symptom) -> Fault:
         module=owner(name),
         op=f"{what} {name}, stored in {dtype}",
         phase="update" if weights else "forward",
-        max_abs=float(tensors[name].abs().max()),
+        max_abs=float(tensors[name].detach().abs().max()),
         evidence={"stored": name, **symptom.figures},
     )
 

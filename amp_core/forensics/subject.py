@@ -48,13 +48,15 @@ class Arm:
     """One way to run a subject: its recipe, a reference in FP32 or FP64, a variation.
 
     ``wide`` converts the model's floating-point weights and buffers. ``perturbation`` is relative (the A/A control).
-    ``input_dtypes`` forces each named module's tensor inputs to the given types, in order.
+    ``input_dtypes`` forces each named module's tensor inputs to the given types, in order. ``without_update`` are
+    steps, counted from 0, whose gradients are thrown away: what a twin of a run with skipped steps does.
     """
 
     recipe: Recipe
     wide: torch.dtype | None = None
     perturbation: float = 0.0
     input_dtypes: dict[str, tuple[torch.dtype | None, ...]] | None = None
+    without_update: frozenset[int] = frozenset()
 
 
 FP32_ARM = Arm(recipe=REFERENCE, wide=torch.float32)

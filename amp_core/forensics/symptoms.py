@@ -20,9 +20,9 @@ CLEARLY_WORSE = 0.15  # of the progress that FP32 made
 MANY_TIMES = 2.0  # the twin's loss, where both are small
 SPREADS = 4.0  # A/A spreads
 SAME_STATE = 0.1  # relative difference of one loss from the same weights
+SMALL_LOSS = 0.02  # of the first loss: differences are not looked at more closely than that
 STUCK_SHARE = 0.5
 VANISHED = 0.3  # share of a gradient's elements
-FEW_SKIPS = 0.05  # of all steps: as many do not disturb a comparison of evaluations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ class Evidence:
     reference: Trajectory
     controls: Sequence[Trajectory]
     scale_caused: frozenset[int] = frozenset()  # skipped steps that a lower scale would have saved
+    skipping: Trajectory | None = None  # the twin without the updates that were skipped for the scale's sake
     losses_at: Sequence[tuple[float, float]] = ()
     flushed: dict[str, float] | None = None  # parameter: share of its FP32-nonzero gradient that is zero
     gradient_errors: dict[str, float] | None = None  # parameter: relative error of the accumulated gradient
@@ -151,9 +152,8 @@ def _stuck(evidence: Evidence) -> Symptom | None:
     return None
 
 
-def _tail(trajectory: Trajectory, num_steps: int | None = None) -> float:
-    """Mean loss of the last steps, of the first ``num_steps`` if given."""
-    losses = [step.loss for step in trajectory.steps[:num_steps]]
+def _tail(trajectory: Trajectory) -> float:
+    losses = [step.loss for step in trajectory.steps]
     count = max(1, round(TAIL * len(losses)))
     return sum(losses[-count:]) / count
 
@@ -161,36 +161,34 @@ def _tail(trajectory: Trajectory, num_steps: int | None = None) -> float:
 def _same_state(evidence: Evidence) -> Symptom | None:
     first = abs(evidence.reference.losses[0]) if evidence.reference.losses else 0.0
     for value, twin in evidence.losses_at:
-        if abs(value - twin) > SAME_STATE * max(abs(twin), 0.05 * first) and math.isfinite(value):
+        if abs(value - twin) > SAME_STATE * max(abs(twin), SMALL_LOSS * first) and math.isfinite(value):
             text = f"From the same weights the loss is {value:.4g}, in FP32 {twin:.4g}."
             return Symptom(kind="quality", step=0, sentence=text, figures={"loss": value, "fp32": twin})
     return None
 
 
 def _worse_in_the_end(evidence: Evidence) -> Symptom | None:
-    """Worse than FP32 after as many updates; skipped steps are a matter of their own."""
-    low, reference = evidence.low, evidence.reference
-    skipped = sum(step.skipped for step in low.steps)
-    updates = len(reference.steps) - skipped
-    if not low.steps or updates < 1:
+    """Worse than FP32 after the same updates; skipped steps are a matter of their own."""
+    low, reference = evidence.low, evidence.skipping or evidence.reference
+    if not low.steps or not reference.steps:
         return None
-    pairs = [(_tail(low), _tail(reference, updates), [_tail(c, updates) for c in evidence.controls])]
-    if low.eval_loss is not None and reference.eval_loss is not None and skipped <= FEW_SKIPS * len(low.steps):
+    start = reference.losses[0]
+    pairs = [(_tail(low), _tail(reference), [_tail(c) for c in evidence.controls], _tail(evidence.reference))]
+    if low.eval_loss is not None and reference.eval_loss is not None and evidence.reference.eval_loss is not None:
         controls = [c.eval_loss for c in evidence.controls if c.eval_loss is not None]
-        pairs.append((low.eval_loss, reference.eval_loss, controls))
-    for value, twin, controls in pairs:
-        if _is_worse(value, twin, abs(reference.losses[0] - twin), controls):
+        pairs.append((low.eval_loss, reference.eval_loss, controls, evidence.reference.eval_loss))
+    for value, twin, controls, plain in pairs:
+        spread = max((abs(control - plain) for control in controls), default=0.0)
+        if _is_worse(value - twin, abs(twin), abs(start - twin), spread):
             text = f"The loss ends at {value:.4g}, in FP32 at {twin:.4g}."
             return Symptom(kind="quality", step=len(low.steps), sentence=text, figures={"loss": value, "fp32": twin})
     return None
 
 
-def _is_worse(value: float, twin: float, progress: float, controls: Sequence[float]) -> bool:
-    spread = max((abs(control - twin) for control in controls), default=0.0)
-    harm = value - twin
+def _is_worse(harm: float, twin: float, progress: float, spread: float) -> bool:
     clearly = harm > CLEARLY_WORSE * progress
-    many_times = harm > (MANY_TIMES - 1) * abs(twin) and harm > 0.02 * progress
-    return (clearly or many_times) and harm > SPREADS * spread and harm > 1e-3 * abs(twin)
+    many_times = harm > (MANY_TIMES - 1) * twin and harm > SMALL_LOSS * progress
+    return (clearly or many_times) and harm > SPREADS * spread and harm > 1e-3 * twin
 
 
 def _vanished(evidence: Evidence) -> Symptom | None:
