@@ -157,7 +157,24 @@ def initialise(machine: Machine, made: Object, positional: list[Value], keywords
     if method is not None:
         run_function(machine, Function(method.node, method.scope, made), positional, keywords)
     else:
-        made.attributes.update(keywords)
+        _fill_fields(machine, made, positional, keywords)
+
+
+def _fill_fields(machine: Machine, made: Object, positional: list[Value], keywords: dict[str, Value]) -> None:
+    """The fields of a dataclass: arguments in order, by name, or defaults."""
+    assert made.cls is not None
+    body = made.cls.node.body
+    fields = [n for n in body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
+    made.attributes.update(keywords)
+    for number, node in enumerate(fields):
+        assert isinstance(node.target, ast.Name)
+        name = node.target.id
+        if number < len(positional):
+            made.attributes[name] = positional[number]
+        elif name not in keywords and isinstance(node.value, ast.Call):
+            factory = next((k.value for k in node.value.keywords if k.arg == "default_factory"), None)
+            if factory is not None:
+                made.attributes[name] = call_value(machine, node.value, evaluate(machine, factory), Arguments([]))
 
 
 def run_function(machine: Machine, function: Function, positional: list[Value], keywords: dict[str, Value]) -> Value:

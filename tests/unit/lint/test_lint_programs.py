@@ -530,7 +530,8 @@ PROGRAMS = {
                 self.grad_scaler.update()
                 self.opt.zero_grad()
             def save(self, path):
-                torch.save(dict(net=self.net.state_dict(), opt=self.opt.state_dict()), path)  # !! checkpoint-missing-scaler-state
+                state = dict(net=self.net.state_dict(), opt=self.opt.state_dict())
+                torch.save(state, path)  # !! checkpoint-missing-scaler-state
     """,
     "resume without scaler load in function": """
         import torch
