@@ -185,6 +185,10 @@ def run_raise(machine: Machine, node: ast.Raise) -> None:
         evaluate(machine, node.exc)
 
 
+def run_continue(machine: Machine, node: ast.Continue) -> None:
+    machine.emit("continue", node)
+
+
 def run_expression(machine: Machine, node: ast.Expr) -> None:
     evaluate(machine, node.value)
 
@@ -209,6 +213,7 @@ HANDLERS: dict[type[ast.stmt], Callable[[Machine, Any], None]] = {
     ast.Nonlocal: run_global,
     ast.Assert: run_assert,
     ast.Raise: run_raise,
+    ast.Continue: run_continue,
     ast.Expr: run_expression,
     ast.Import: bind_import,
     ast.ImportFrom: bind_import_from,

@@ -161,3 +161,50 @@ def anomaly_mode(program: Program) -> Iterator[tuple[ast.AST, str]]:
         return
     for event in program.of("anomaly"):
         yield event.node, "anomaly mode raises at overflows that the GradScaler would handle by skipping the step"
+
+
+@rule(
+    "AMP145",
+    "skip-without-update",
+    Severity.ERROR,
+    what="After unscale_() a batch with infinite gradients is skipped by hand, without scaler.update().",
+    why="update() is what lowers the scale after an overflow and ends the iteration for the scaler. Without it the "
+    "next unscale_() raises, or the same overflow comes back every iteration.",
+    before="""
+for x, y in loader:
+    optimizer.zero_grad()
+    with autocast("cuda", dtype=torch.float16):
+        loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if not torch.isfinite(norm):
+        continue
+    scaler.step(optimizer)
+    scaler.update()
+""",
+    after="""
+for x, y in loader:
+    optimizer.zero_grad()
+    with autocast("cuda", dtype=torch.float16):
+        loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+""",
+    fix="leave skipping to scaler.step(), or call scaler.update() before continue",
+)
+def skip_without_update(program: Program) -> Iterator[tuple[ast.AST, str]]:
+    for trace in program.traces:
+        unscales = [e for e in trace.of("unscale") if e.scaler is not None and e.scaler.kind == "GradScaler"]
+        for leave in trace.of("continue"):
+            checked = [c for c in leave.context.conditions if c.kind == "finite"]
+            earlier = [u for u in before(unscales, leave) if u.loops == leave.loops]
+            updates = [u for u in before(trace.of("update"), leave) if earlier and u.index > earlier[-1].index]
+            if checked and earlier and not updates and checked[-1] not in earlier[-1].context.conditions:
+                yield (
+                    leave.node,
+                    "this skips update() after unscale_(): the scale never falls, and the next unscale_() raises",
+                )

@@ -1,11 +1,26 @@
-"""Reading of annotated sources: `# !! rule-name` marks a line on which exactly that finding is expected."""
+"""Annotated sources: `# !! rule-name` marks a line on which exactly that finding is expected.
+
+`programs/*.txt` hold many of them, each under a line `#### title`.
+"""
 
 import re
+from pathlib import Path
 from textwrap import dedent
 
 from amp_core.lint import lint_source
 
 MARK = re.compile(r"#\s*!!\s*(?P<names>[\w\- ]+)")
+PROGRAMS = Path(__file__).with_name("programs")
+
+
+def programs(group: str) -> dict[str, str]:
+    """The programs of one file by title."""
+    text = (PROGRAMS / f"{group}.txt").read_text()
+    found = {}
+    for part in text.split("\n#### ")[1:]:
+        title, source = part.split("\n", 1)
+        found[title] = source
+    return found
 
 
 def expected(source: str) -> set[tuple[int, str]]:

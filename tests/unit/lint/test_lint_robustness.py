@@ -5,22 +5,18 @@ import random
 import time
 from contextlib import suppress
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lint_sources import found
-from test_lint_numbers import OTHERS
-from test_lint_recipes import RECIPES
-from test_lint_scaling_order import FAULTY as ORDER
-from test_lint_state import FAULTY as STATE
+from test_lint_programs import ALL
 
 from amp_core.lint import LintError, lint_source
 from amp_core.lint.engine import lint_file
 from amp_core.lint.interpreter import interpret
 
-SOURCES = [dedent(text) for text in (*ORDER.values(), *STATE.values(), *RECIPES.values(), *OTHERS.values())]
+SOURCES = list(ALL.values())
 STDLIB = sorted(Path(ast.__file__).parent.glob("*.py"))
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -90,7 +86,7 @@ def test_exponential_calls_stay_cheap():
 
 def test_a_thousand_lines_in_a_tenth_of_a_second():
     """Several methods and loops; the best of some runs, since the machine may be busy."""
-    unit = dedent(ORDER["clip in another method"]).split("class Trainer")[1]
+    unit = ALL["order: clip in another method"].split("class Trainer")[1]
     source = "import torch\n" + "".join(f"class Trainer{n}{unit}\n" for n in range(1000 // (unit.count("\n") + 1)))
     assert 900 < source.count("\n") < 1100
     times = []
