@@ -10,9 +10,10 @@ from amp_core.lint.interpreter.ducks import path_of
 from amp_core.lint.interpreter.expressions import evaluate
 from amp_core.lint.interpreter.iteration import element_of
 from amp_core.lint.interpreter.machine import Machine
+from amp_core.lint.interpreter.module_methods import convert
 from amp_core.lint.interpreter.operators import combine
 from amp_core.lint.syntax import nodes_of
-from amp_core.lint.values import UNKNOWN, Const, External, Items, Mapping, Object, Tensor, Unknown, Value
+from amp_core.lint.values import HALVES, UNKNOWN, Const, External, Items, Mapping, Object, Tensor, Unknown, Value
 
 
 def assign(machine: Machine, target: ast.expr, value: Value) -> None:
@@ -45,6 +46,8 @@ def _assign_attribute(machine: Machine, target: ast.Attribute, value: Value) -> 
         gradients.replaced(machine, target, owner, value)
     if isinstance(owner, External):
         flags.set_flag(machine, target, owner.name, value)
+    if target.attr == "data":
+        _replace_weights(machine, target, owner, value)
     holder = only(owner, Object)
     if isinstance(value, Unknown):
         value = machine.ducks.value_for(path_of(target), machine.loops) or value
@@ -54,6 +57,13 @@ def _assign_attribute(machine: Machine, target: ast.Attribute, value: Value) -> 
     known = holder.attributes.get(target.attr)
     in_branch = bool(machine.conditions) and known is not None
     holder.attributes[target.attr] = join(known, value) if in_branch and known is not None else value
+
+
+def _replace_weights(machine: Machine, target: ast.Attribute, owner: Value, value: Value) -> None:
+    """`p.data = p.data.half()` for the parameters of a model converts it."""
+    model = owner.parameter_of if isinstance(owner, Tensor) else None
+    if model is not None and isinstance(value, Tensor) and value.dtype is not None and value.dtype in HALVES:
+        convert(machine, target, model, value.dtype)
 
 
 def _assign_item(machine: Machine, target: ast.Subscript, value: Value) -> None:
