@@ -128,8 +128,11 @@ def _events(config: RunConfig) -> Iterator[Event]:
 
         return benchmark(config)
     from amp_core import loader, training
+    from amp_core.checkpoints import Checkpoints
 
-    return training.train(config, loader.load(config.workload))
+    folder = config.checkpoint_dir
+    checkpoints = Checkpoints(Path(folder), config.checkpoint_keep) if folder is not None else None
+    return training.train(config, loader.load(config.workload), checkpoints)
 
 
 def _interruptible(events: Iterator[Event], cancelled: threading.Event) -> Iterator[Event]:

@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from amp_core.errors import RecipeError
+from amp_core.recipe_rules import check_recipe
 
-Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
+Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "bf16-true", "16-true"]
 ScalerKind = Literal["dynamic", "static", "none"]
 HysteresisRefill = Literal["growth", "clean_step"]
 Fp16Compute = Literal["auto", "emulated", "native"]
@@ -20,7 +21,19 @@ AutocastPolicy = Literal["auto", "native", "cuda"]
 RunKind = Literal["train", "benchmark"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-ALIASES: dict[str, Precision] = {"fp32": "32-true", "32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+ALIASES: dict[str, Precision] = {
+    "fp32": "32-true",
+    "32": "32-true",
+    "bf16": "bf16-mixed",
+    "fp16": "16-mixed",
+    "mixed_bfloat16": "bf16-mixed",
+    "mixed_float16": "16-mixed",
+    "fp16-mixed": "16-mixed",
+    "bf16-pure": "bf16-true",
+    "fp16-true": "16-true",
+}
+MIXED: tuple[Precision, ...] = ("bf16-mixed", "16-mixed")
+TRUE_LOW: tuple[Precision, ...] = ("bf16-true", "16-true")
 FP16_MAX = 65504.0
 
 
@@ -80,13 +93,17 @@ class Scaler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How numbers are handled in one run: precision, loss scaler, modules kept in FP32.
+    """How numbers are handled in one run: precision, loss scaler, modules kept in FP32, and what goes with a step.
 
     ``fp16_compute`` matters only to ``16-mixed`` on a CPU: ``emulated`` computes as tensor cores do (inputs and outputs
     rounded to fp16, fp32 accumulation, CUDA's autocast lists), ``native`` uses the CPU's own fp16 kernels, ``auto``
     picks native on devices with fp16 arithmetic and emulated elsewhere. ``autocast_policy`` says whose list decides
     which operations are lowered: the device's own (``native``), CUDA's (``cuda``), or ``auto``: CUDA's where fp16 is
-    emulated, else the device's own. ``fp32_modules`` are module names or globs (``blocks.*.norm``).
+    emulated, else the device's own. ``fp32_modules`` are module names or globs (``blocks.*.norm``), and so are
+    ``gradient_checkpointing`` (modules that compute their activations again in backward).
+
+    A step takes ``accumulate`` batches and uses the mean of their gradients. Clipping comes after unscaling.
+    ``ema_decay`` keeps an FP32 moving average of the weights, which evaluation uses. docs/recipes.md tells the rest.
     """
 
     name: str
@@ -95,33 +112,18 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     fp16_compute: Fp16Compute = "auto"
     autocast_policy: AutocastPolicy = "auto"
     fp32_modules: tuple[str, ...] = ()
+    accumulate: int = 1
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    ema_decay: float | None = None
+    gradient_checkpointing: tuple[str, ...] = ()
+    channels_last: bool = False
+    compile: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 80:
             raise RecipeError(f"recipe name {self.name[:90]!r} must have 1 to 80 characters")
-        if self.precision == "16-mixed" and self.scaler is None:
-            raise RecipeError("precision='16-mixed' needs a scaler: give kind dynamic, static or, on purpose, none")
-        if self.precision != "16-mixed" and self.scaler is not None and self.scaler.kind != "none":
-            raise RecipeError(
-                f"scaler kind={self.scaler.kind!r} with precision={self.precision!r}: only 16-mixed needs loss scaling "
-                "(bf16 and fp32 share one exponent range); leave the scaler out"
-            )
-        if self.precision != "16-mixed" and self.fp16_compute != "auto":
-            raise RecipeError(
-                f"fp16_compute={self.fp16_compute!r} with precision={self.precision!r}: it applies to 16-mixed only; "
-                "leave it out"
-            )
-        if self.precision == "32-true" and self.autocast_policy != "auto":
-            raise RecipeError(
-                f"autocast_policy={self.autocast_policy!r} with precision='32-true': nothing is lowered; leave it out"
-            )
-        if self.fp16_compute == "native" and self.autocast_policy == "cuda":
-            raise RecipeError(
-                "autocast_policy='cuda' with fp16_compute='native': native fp16 follows the device's own list; "
-                "choose fp16_compute='emulated' or autocast_policy='native'"
-            )
-        if any(not pattern for pattern in self.fp32_modules):
-            raise RecipeError("fp32_modules holds an empty name: give module names or globs such as 'blocks.*.norm'")
+        check_recipe(self)
 
 
 def recipe_name(precision: str, scaler_kind: str | None) -> str:
@@ -144,6 +146,11 @@ def parse_recipe(given: str | dict[str, Any]) -> Recipe:
     if not isinstance(precision, str):
         raise RecipeError(f"a recipe needs a precision: one of {', '.join(PRECISIONS)}")
     precision = ALIASES.get(precision, precision)
+    if precision in ("fp8", "fp8-mixed", "transformer-engine"):
+        raise RecipeError(
+            f"precision={precision!r} needs a CUDA device of compute capability 8.9 and its fp8 kernels, which this "
+            "version does not drive: choose bf16-mixed, or 16-mixed for a narrower range"
+        )
     if precision not in PRECISIONS:
         raise RecipeError(f"precision={precision!r} is unknown: choose one of {', '.join(PRECISIONS)}")
     fields["precision"] = precision
@@ -176,6 +183,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     ``init_perturbation`` is the relative size of the perturbation of the initial weights (the A/A control uses 1e-6).
     ``baseline`` is the other arm of a benchmark. ``num_threads`` of None leaves torch's own choice, which is recorded.
+    Without ``checkpoint_dir`` there are no checkpoints; with it one is written after ``checkpoint_every_s`` seconds and
+    every ``checkpoint_every_steps`` steps (0: by time alone). The run goes on from the first file of ``resume_from``
+    that is whole and leads back into it, else from step 1.
     """
 
     run_id: int
@@ -193,3 +203,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     flush_interval_s: float = 0.25
     numerics_every: int = 25
     scratch_dir: str = "."
+    checkpoint_dir: str | None = None
+    checkpoint_every_s: float = 30.0
+    checkpoint_every_steps: int = 0
+    checkpoint_keep: int = 3
+    resume_from: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ AmpError
 ├── WorkloadError (ValueError)     a workload file or class that breaks its contract
 ├── ProtocolError                  a frame on the event pipe that cannot be read
 ├── ArmFailed                      one of the two processes of a benchmark failed
+├── NotResumable                   a checkpoint that is damaged, or that does not lead back into the run
 └── Interrupted                    thrown into `amp_core.training.train` to end a run early
 """
 
@@ -23,6 +24,10 @@ class WorkloadError(AmpError, ValueError):
 
 class ProtocolError(AmpError):
     """A frame that is not one of `amp_core.events`."""
+
+
+class NotResumable(AmpError):
+    """A run cannot go on from a checkpoint: the message says why."""
 
 
 class Interrupted(AmpError):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from amp_core.ema import Ema
 from amp_core.errors import WorkloadError
 from amp_core.precision import Precision
 from amp_core.seeding import preserved_rng, seed_everything, stream_seed
@@ -21,9 +22,12 @@ MAX_PICTURE_BYTES = 8 * 1024 * 1024
 
 
 class Evaluation:
-    """Evaluates one workload's model always on the same data."""
+    """Evaluates one workload's model always on the same data; with the average of its weights where one is kept."""
 
-    def __init__(self, workload: Workload, precision: Precision, device: torch.device, seed: int) -> None:
+    def __init__(
+        self, workload: Workload, precision: Precision, device: torch.device, seed: int, ema: Ema | None = None
+    ) -> None:
+        self._average = ema.in_place if ema is not None else nullcontext
         self.workload = workload
         self.precision = precision
         self.device = device
@@ -76,9 +80,10 @@ class Evaluation:
             yield batch
 
     def _run(self, model: nn.Module, call: Callable[[], Result]) -> Result:
-        with preserved_rng(self.device), evaluation_mode(model), torch.no_grad(), self.precision.forward():
+        with preserved_rng(self.device), evaluation_mode(model), self._average(), torch.no_grad():
             seed_everything(self.seed)
-            return call()
+            with self.precision.forward():
+                return call()
 
 
 def _is_png(content: object) -> bool:

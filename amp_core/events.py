@@ -30,6 +30,8 @@ class Started(Event, frozen=True, kw_only=True, tag="started"):
     environment: dict[str, Any]
     num_parameters: int
     setup_s: float
+    resumed_step: int = 0  # the last step that earlier attempts have made and this one does not make again
+    not_resumed: str = ""  # why a checkpoint at hand was not used
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +119,23 @@ class ZeroGradients(Event, frozen=True, kw_only=True, tag="zero_gradients"):
     probe: dict[str, float]
 
 
+class Checkpointed(Event, frozen=True, kw_only=True, tag="checkpointed"):
+    """A checkpoint after ``step`` is complete on the disk. Everything the run said up to this step came before."""
+
+    step: int
+    path: str
+    num_bytes: int
+    seconds: float
+
+
+class NoCheckpoint(Event, frozen=True, kw_only=True, tag="no_checkpoint"):
+    """A checkpoint could not be written, and why. ``final``: none will be tried again."""
+
+    step: int
+    message: str
+    final: bool
+
+
 class Artifact(Event, frozen=True, kw_only=True, tag="artifact"):
     """A file the run made (a picture, a table); the content travels in the frame."""
 
@@ -179,6 +198,8 @@ AnyEvent = (
     | NonFinite
     | Numerics
     | ZeroGradients
+    | Checkpointed
+    | NoCheckpoint
     | Artifact
     | BenchmarkBlock
     | BenchmarkMemory

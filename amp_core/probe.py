@@ -20,11 +20,11 @@ RngState = tuple[Tensor, Tensor | None]
 
 
 class Probe:
-    """Repeats backward of a given batch with the weights and the random stream of the step it stands for."""
+    """Repeats backward of given batches with the weights and the random stream of the step they stand for."""
 
-    def __init__(self, step: TrainStep, batch: Any, rng: RngState, order: Sequence[str]) -> None:
+    def __init__(self, step: TrainStep, batches: Sequence[Any], rng: RngState, order: Sequence[str]) -> None:
         self._step = step
-        self._batch = batch
+        self._batches = batches
         self._rng = rng
         self._order = order
 
@@ -54,11 +54,14 @@ class Probe:
     def _copied_gradients(self, precision: Fp32, scale: float) -> list[OwnedParameters]:
         device = self._step.precision.device
         model = self._copy()
-        step = TrainStep(self._step.workload, model, self._step.optimizer, precision, scaler=None)
+        if not precision.lowers:
+            model.float()  # weights that are stored low, too
+        step = TrainStep(self._step.workload, model, self._step.optimizers, precision, scaler=None)
+        factor = torch.tensor(scale / len(self._batches), dtype=torch.float32, device=device)
         with preserved_rng(device):
             set_rng_state(self._rng, device)
-            loss = step.forward(self._batch)
-            (loss * torch.tensor(scale, dtype=torch.float32, device=loss.device)).backward()  # type: ignore[no-untyped-call]
+            for batch in self._batches:
+                (step.forward(batch) * factor).backward()  # type: ignore[no-untyped-call]
         return owners(model, self._order)
 
     def _copy(self) -> nn.Module:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 from torch import nn
 
 from amp_core.config import Recipe
+from amp_core.ema import Ema
 from amp_core.errors import RecipeError, WorkloadError
+from amp_core.gradient_checkpointing import checkpoint_modules
+from amp_core.optimizers import checked_optimizers, checked_schedules
 from amp_core.precision import Precision
+from amp_core.real_steps import RealSteps
 from amp_core.scaler import LossScaler
 from amp_core.seeding import perturb_weights, seed_everything, stream_seed
 from amp_core.step import TrainStep
@@ -53,32 +54,22 @@ def initial_model(workload: Workload, seed: int, init_perturbation: float, devic
 
 
 def build_step(
-    workload: Workload, recipe: Recipe, precision: Precision, seed: int, init_perturbation: float = 0.0
+    workload: Workload, recipe: Recipe, precision: Precision, seed: int, steps: int, init_perturbation: float = 0.0
 ) -> TrainStep:
-    """A training step with fresh model, optimizer and scaler; torch's generators are left at the dropout stream."""
+    """A training step with fresh model, optimizers and scaler; torch's generators are left at the dropout stream.
+
+    ``steps`` is the run's length, for schedules that need it.
+    """
     model = initial_model(workload, seed, init_perturbation, precision.device)
-    optimizer = workload.optimizer([p for p in model.parameters() if p.requires_grad])
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        given = type(optimizer).__name__
-        raise WorkloadError(f"optimizer() of workload {workload.name!r} gave {given}: return a torch.optim.Optimizer")
+    precision.prepare(model)
+    checkpoint_modules(model, recipe.gradient_checkpointing)
+    optimizers = checked_optimizers(workload, model)
+    schedules = checked_schedules(workload, optimizers, steps)
+    ema = Ema(model, recipe.ema_decay) if recipe.ema_decay is not None else None
     scaler = (
         LossScaler.of(recipe.scaler, precision.device) if recipe.scaler and recipe.precision == "16-mixed" else None
     )
+    if recipe.compile:
+        model.compile()
     seed_everything(stream_seed(seed, "dropout"))
-    return TrainStep(workload, model, optimizer, precision, scaler)
-
-
-def training_batches(workload: Workload, seed: int) -> Iterator[Any]:
-    """Training batches without end, epoch after epoch. Raises `WorkloadError` for an empty epoch."""
-    epoch = 0
-    while True:
-        empty = True
-        for batch in workload.batches("train", stream_seed(seed, "data", epoch)):
-            empty = False
-            yield batch
-        if empty:
-            raise WorkloadError(
-                f"batches('train', seed) of workload {workload.name!r} yields nothing in epoch {epoch}: "
-                "yield at least one batch"
-            )
-        epoch += 1
+    return TrainStep(workload, model, optimizers, precision, scaler, RealSteps(schedules, ema))

@@ -1,4 +1,4 @@
-"""The training loop: a configuration and a workload in, typed events out. No I/O, no logging."""
+"""The training loop: a configuration and a workload in, typed events out. No logging; no I/O but checkpoints."""
 
 from __future__ import annotations
 
@@ -10,13 +10,25 @@ from typing import Any
 
 import torch
 
+from amp_core.checkpoints import Checkpoints, load_first
 from amp_core.config import RunConfig
 from amp_core.environment import environment
-from amp_core.errors import Interrupted
+from amp_core.errors import Interrupted, NotResumable
 from amp_core.evaluation import Evaluation
-from amp_core.events import Artifact, Evaluated, Event, Finished, NonFinite, Started, StepSkipped
-from amp_core.precision import precision_for
-from amp_core.setup import build_step, device_named, training_batches
+from amp_core.events import (
+    Artifact,
+    Checkpointed,
+    Evaluated,
+    Event,
+    Finished,
+    NoCheckpoint,
+    NonFinite,
+    Started,
+    StepSkipped,
+)
+from amp_core.precision import Precision, precision_for
+from amp_core.resume import capture, restore, set_rng_states
+from amp_core.setup import build_step, device_named
 from amp_core.step import TrainStep
 from amp_core.telemetry.closeup import CloseUp
 from amp_core.telemetry.gradients import gradient_norms
@@ -26,19 +38,22 @@ from amp_core.telemetry.recorder import Recorder, StepRecord
 from amp_core.telemetry.skips import SkipWatch
 from amp_core.telemetry.timing import timer_for
 from amp_core.telemetry.watch import DEAD_STEPS, NonFiniteWatch, spell
-from amp_core.workload import Workload, num_samples_of, to_device
+from amp_core.training_data import TrainingData
+from amp_core.workload import Workload, num_samples_of
 
 GATHER_EVERY = 25  # steps between two looks at the device's numbers: what is seen when depends on steps, not on time
 WARMUP_STEPS = 3
+COUNTED = ("number", "samples", "lost_samples", "skipped_steps", "train_s", "warmup_s", "metrics")  # in checkpoints
 
 
-def train(config: RunConfig, workload: Workload) -> Iterator[Event]:
+def train(config: RunConfig, workload: Workload, checkpoints: Checkpoints | None = None) -> Iterator[Event]:
     """Train and report: `Started`, then segments and facts as they come, then `Finished`.
 
     A non-finite loss does not stop the run; it goes on to the horizon unless weights have been non-finite for
     `DEAD_STEPS` steps, or skipped steps repeat without end (`SkipsRepeat`). Closing the iterator ends the run at once;
     throwing `Interrupted` into it ends it too, after handing over every point so far. Points are handed over before an
-    error of the workload is raised as well.
+    error of the workload is raised as well. With ``checkpoints`` the run writes some, as the configuration says, and
+    with ``resume_from`` it goes on where one was made: the events are then those of the steps that were left.
 
     Raises:
         RecipeError: if the device cannot run the recipe.
@@ -49,32 +64,55 @@ def train(config: RunConfig, workload: Workload) -> Iterator[Event]:
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     precision = precision_for(config.recipe, device)
-    step = build_step(workload, config.recipe, precision, config.seed, config.init_perturbation)
-    with precision.applied(step.model):
+    training, refused = _prepared(config, workload, precision, checkpoints)
+    with precision.applied(training.step.model):
         started = Started(
             numerics=precision.numerics,
             environment=environment(precision, config.workload.path),
-            num_parameters=sum(p.numel() for p in step.model.parameters()),
+            num_parameters=sum(p.numel() for p in training.step.model.parameters()),
             setup_s=time.perf_counter() - began,
+            resumed_step=training.number,
+            not_resumed=" ".join(f"{reason}." for reason in refused),
         )
-        yield from _Training(config, step).events(started)
+        yield from training.events(started)
+
+
+def _prepared(
+    config: RunConfig, workload: Workload, precision: Precision, checkpoints: Checkpoints | None
+) -> tuple[_Training, list[str]]:
+    """A training at its start, or where its checkpoint was made; and why checkpoints were passed over."""
+    state, refused = load_first(config.resume_from)
+    while True:
+        step = build_step(workload, config.recipe, precision, config.seed, config.steps, config.init_perturbation)
+        training = _Training(config, step, checkpoints)
+        if state is None:
+            return training, refused
+        try:
+            training.resume(state)
+        except NotResumable as error:
+            refused.append(str(error))
+            state = None  # and build anew: this step may hold half of it
+        else:
+            return training, refused
 
 
 class _Training:
     """The state of one run between its steps."""
 
-    def __init__(self, config: RunConfig, step: TrainStep) -> None:
+    def __init__(self, config: RunConfig, step: TrainStep, checkpoints: Checkpoints | None = None) -> None:
         self.config = config
         self.step = step
+        self.data = TrainingData(step.workload, config.seed)
+        self.checkpoints = checkpoints
+        self.checkpointed_at = time.perf_counter()
         self.device = step.precision.device
         self.recorder = Recorder()
-        self.watch = NonFiniteWatch(step.model)
+        self.watch = NonFiniteWatch(step.model, step.parameters)
         self.skips = SkipWatch(config.recipe.scaler if step.scaler is not None else None)
         sampler = NumericsSampler(step.precision, config.numerics_every, config.steps, self.recorder)
         self.closeup = CloseUp(step, sampler, self.recorder)
-        self.evaluation = Evaluation(step.workload, step.precision, self.device, config.seed)
+        self.evaluation = Evaluation(step.workload, step.precision, self.device, config.seed, step.real_steps.ema)
         self.timer = timer_for(self.device)
-        self.parameters = [p for p in step.model.parameters() if p.requires_grad]
         self.metrics: dict[str, float] = {}
         self.samples = self.lost_samples = self.skipped_steps = 0
         self.train_s = self.warmup_s = 0.0
@@ -96,9 +134,8 @@ class _Training:
             raise
 
     def _run(self) -> Iterator[Event]:
-        batches = training_batches(self.step.workload, self.config.seed)
         while self.number < self.config.steps and not self._stopped():
-            yield from self._train_one(self.number + 1, batches)
+            yield from self._train_one(self.number + 1)
             evaluate = self._evaluation_due()
             due = time.perf_counter() - self.flushed_at >= self.config.flush_interval_s
             if evaluate or due or self.number % GATHER_EVERY == 0:
@@ -107,6 +144,8 @@ class _Training:
                 yield from self._evaluate(final=False)
             if due:
                 yield from self._flush()
+            if self.checkpoints is not None and self._checkpoint_due():
+                yield from self._checkpoint(self.checkpoints)
         yield from self._gather()
         yield from self._evaluate(final=True)
         yield from self._flush()
@@ -124,21 +163,67 @@ class _Training:
         """Why the run ends before its last step, or nothing."""
         if self.watch.dead_since is not None and self.number >= self.watch.dead_since + DEAD_STEPS:
             return f"Weights have not been finite since step {self.watch.dead_since}: nothing brings them back."
-        return self.skips.stopped.diagnosis if self.skips.stopped is not None else ""
+        skips = self.skips.stopped
+        return skips.diagnosis if skips is not None and self.number % GATHER_EVERY == 0 else ""
 
-    def _train_one(self, number: int, batches: Iterator[Any]) -> Iterator[Event]:
+    def _checkpoint_due(self) -> bool:
+        if self.number >= self.config.steps:
+            return False
+        every = self.config.checkpoint_every_steps
+        if every and self.number % every == 0:
+            return True
+        return time.perf_counter() - self.checkpointed_at >= self.config.checkpoint_every_s
+
+    def _checkpoint(self, checkpoints: Checkpoints) -> Iterator[Event]:
+        """Say everything up to this step, then write the checkpoint, so that who knows of it knows the rest."""
+        yield from self._gather()
+        yield from self._flush()
         began = time.perf_counter()
-        batch = to_device(next(batches), self.device)
-        size = num_samples_of(batch)
+        state = {**capture(self.config, self.step), "data": self.data.position(), "progress": self._progress()}
+        try:
+            written = checkpoints.save(self.number, state)
+        except (NotResumable, OSError) as error:
+            final = isinstance(error, NotResumable)
+            self.checkpoints = None if final else checkpoints
+            yield NoCheckpoint(step=self.number, message=str(error), final=final)
+        else:
+            seconds = time.perf_counter() - began
+            yield Checkpointed(step=self.number, path=str(written.path), num_bytes=written.num_bytes, seconds=seconds)
+        self.checkpointed_at = time.perf_counter()
+
+    def _progress(self) -> dict[str, Any]:
+        """Where the record of the run stands, as plain data."""
+        counts = {name: getattr(self, name) for name in COUNTED}
+        watches = {name: getattr(self, name).state() for name in ("watch", "skips", "closeup")}
+        return {**counts, **watches}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go to where a checkpoint was made. Raises `NotResumable`; the training is then of no use."""
+        restore(self.config, self.step, state)
+        self.data.forward_to(state["data"])
+        progress = state["progress"]
+        for name in COUNTED:
+            setattr(self, name, progress[name])
+        for name in ("watch", "skips", "closeup"):
+            getattr(self, name).load_state(progress[name])
+        self.flushed_number = self.number
+        set_rng_states(state["rng"], self.device)
+
+    def _train_one(self, number: int) -> Iterator[Event]:
+        began = time.perf_counter()
+        taken = self.step.take(self.data)
+        size = sum(num_samples_of(batch) for batch in taken)
         watched = self.closeup.due(number)
         events: list[Event] = []
         self.timer.start()
         if watched:
-            loss, events = self.closeup.backward(number, batch)
+            loss, events = self.closeup.backward(number, taken)
         else:
-            loss = self.step.backward(batch)
-        norms = gradient_norms(self.parameters)
-        outcome = self.step.update()
+            loss = self.step.backward(taken)
+        norms = gradient_norms(self.step.parameters)
+        if self.step.real_steps.schedules:
+            self.recorder.add("optim/learning_rate", number, self.step.learning_rate())
+        outcome = self.step.update(norms)
         self.timer.stop()
         self.step.clear()
         duration = self.timer.take()
@@ -174,6 +259,7 @@ class _Training:
         yield from self.watch.observe(steps)
 
     def _evaluate(self, final: bool) -> Iterator[Event]:
+        self.step.real_steps.settle()
         metrics, num_samples = self.evaluation.metrics(self.step.model)
         for name, value in metrics.items():
             self.recorder.add(f"eval/{name}", self.number, value)

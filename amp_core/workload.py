@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -141,6 +141,24 @@ class Workload:
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """AdamW, fused, at the rate of a parameter named ``lr`` if one is declared, else 1e-3."""
         return torch.optim.AdamW(parameters, lr=getattr(self, "lr", 1e-3), fused=True)
+
+    def optimizers(self, model: nn.Module) -> Sequence[torch.optim.Optimizer]:
+        """The optimizers, each stepped once per step; by default the one of `optimizer` over all trainable weights.
+
+        Override it for several, or for parameter groups by name. Frozen weights belong in none.
+        """
+        return [self.optimizer([p for p in model.parameters() if p.requires_grad])]
+
+    def schedule(
+        self,
+        optimizer: torch.optim.Optimizer,  # noqa: ARG002 - for subclasses
+        steps: int,  # noqa: ARG002
+    ) -> torch.optim.lr_scheduler.LRScheduler | None:
+        """The learning rate schedule of an optimizer over a run of ``steps``; none by default.
+
+        The engine steps it once after each optimizer step that was not skipped.
+        """
+        return None
 
     def artifacts(self, model: nn.Module) -> dict[str, bytes]:  # noqa: ARG002 - for subclasses
         """PNG pictures by name, made after the last step under the same conditions as `metrics`; none by default."""

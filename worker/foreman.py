@@ -18,6 +18,7 @@ from server.logs import bound_run
 from server.queue.claim import ClaimedRun, claim
 from server.settings import Settings
 from worker.active import ActiveRuns, Requests
+from worker.checkpoints import drop_checkpoints, with_checkpoints
 from worker.ending import Ending, Reason
 from worker.record import Recorder
 from worker.run_config import limits_of, run_config
@@ -124,6 +125,7 @@ class Foreman:
         try:
             path = locate(claimed, self._folders)
             config = run_config(claimed, slot, path, scratch, self._settings)
+            config = with_checkpoints(self._database, config, self._settings.data_dir)
             scratch.mkdir(parents=True, exist_ok=True)
         except (WorkloadMissing, AmpError, msgspec.ValidationError, OSError) as error:
             recorder.start()
@@ -132,6 +134,8 @@ class Foreman:
         limits = limits_of(claimed, self._settings)
         _log.info("attempt %d begins on %s", claimed.attempt, slot.device)
         ended = Supervision(recorder, self._launcher_of(slot), config, limits, requests).run()
+        if ended:
+            drop_checkpoints(self._database, claimed.run_id, self._settings.data_dir)
         _log.info("attempt %d %s", claimed.attempt, "has ended" if ended else "was left open")
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
 
@@ -16,9 +17,10 @@ from amp_core.config import Recipe, RunConfig
 from amp_core.environment import environment
 from amp_core.errors import RecipeError
 from amp_core.precision import precision_for
-from amp_core.setup import build_step, device_named, training_batches
+from amp_core.setup import build_step, device_named
 from amp_core.step import TrainStep
-from amp_core.workload import Workload, num_samples_of, to_device
+from amp_core.training_data import TrainingData
+from amp_core.workload import Workload, num_samples_of
 
 NUM_BATCHES = 8  # kept at hand for the compute mode
 WARMUP_STEPS = 3
@@ -32,8 +34,8 @@ class Arm:
     def __init__(self, config: RunConfig, workload: Workload, step: TrainStep) -> None:
         self.step = step
         self._device = step.precision.device
-        self._batches = training_batches(workload, config.seed)
-        self._at_hand = [to_device(next(self._batches), self._device) for _ in range(NUM_BATCHES)]
+        self._batches = TrainingData(workload, config.seed)
+        self._at_hand = [step.take(self._batches) for _ in range(NUM_BATCHES)]
         self._next = 0
 
     def block(self, mode: Mode, steps: int) -> Timed:
@@ -42,11 +44,11 @@ class Arm:
         self._synchronise()
         began = time.perf_counter()
         for _ in range(steps):
-            batch = self._batch(mode)
-            self.step.backward(batch)
+            taken = self._taken(mode)
+            self.step.backward(taken)
             self.step.update()
             self.step.clear()
-            samples += num_samples_of(batch)
+            samples += sum(num_samples_of(batch) for batch in taken)
         self._synchronise()
         return Timed(samples=samples, seconds=time.perf_counter() - began)
 
@@ -58,9 +60,9 @@ class Arm:
             self.block(mode, 1)
         return statistics.median(self.block(mode, 1).seconds for _ in range(NUM_MEASURED_STEPS))
 
-    def _batch(self, mode: Mode) -> object:
+    def _taken(self, mode: Mode) -> tuple[Any, ...]:
         if mode == "loader":
-            return to_device(next(self._batches), self._device)
+            return self.step.take(self._batches)
         self._next = (self._next + 1) % NUM_BATCHES
         return self._at_hand[self._next]
 
@@ -78,7 +80,7 @@ def training_step(config: RunConfig, recipe: Recipe, workload: Workload) -> Iter
             f"recipe {recipe.name!r} is emulated on {config.device}: its speed and memory say nothing about a device "
             "that has fp16; benchmark it on one"
         )
-    step = build_step(workload, recipe, precision, config.seed)
+    step = build_step(workload, recipe, precision, config.seed, config.steps)
     with precision.applied(step.model):
         yield step
 

@@ -13,9 +13,9 @@ import torch
 from amp_core.benchmark.arm import prepare, training_step
 from amp_core.benchmark.messages import MemoryUsed, encode
 from amp_core.config import Recipe, RunConfig
-from amp_core.setup import training_batches
 from amp_core.step import TrainStep
 from amp_core.telemetry.memory import SavedBytes, device_peak_bytes, process_bytes
+from amp_core.training_data import TrainingData
 from amp_core.workload import to_device
 
 NUM_STEPS = 4
@@ -28,8 +28,8 @@ def measure(connection: Connection, config: RunConfig, recipe: Recipe) -> None:
     A first model trains and is dropped, so that code pages, kernels and caches are not counted as the recipe's.
     """
     workload = prepare(config)
-    source = training_batches(workload, config.seed)
-    batches = [next(source) for _ in range(NUM_STEPS)]
+    source = TrainingData(workload, config.seed)
+    batches = [next(source) for _ in range(NUM_STEPS * recipe.accumulate)]
     with training_step(config, recipe, workload) as step:
         saved = SavedBytes(step.model)
         _train(step, batches, _Peak())
@@ -53,8 +53,9 @@ def measure(connection: Connection, config: RunConfig, recipe: Recipe) -> None:
 
 
 def _train(step: TrainStep, batches: list[Any], peak: _Peak) -> None:
-    for batch in batches:
-        step.backward(to_device(batch, step.precision.device))
+    source = iter(batches)
+    for _ in range(NUM_STEPS):
+        step.backward(step.take(source))
         peak.note()
         step.update()
         peak.note()

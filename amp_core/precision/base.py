@@ -11,14 +11,15 @@ from torch import nn
 
 from amp_core.config import Recipe
 from amp_core.precision.fp32_modules import keep_in_fp32, matching_modules
-from amp_core.precision.tf32 import tf32_off
+from amp_core.precision.layout import channels_last_inputs
+from amp_core.precision.tf32 import tf32_off, tf32_on
 
 
 class Fp32:
     """FP32 without TF32; subclasses override only what differs.
 
-    Use: ``with precision.applied(model):`` around the whole run, ``with precision.forward():`` around each forward and
-    loss, never around backward. An instance serves one model.
+    Use: ``prepare`` on the fresh model, ``with precision.applied(model):`` around the whole run, ``with
+    precision.forward():`` around each forward and loss, never around backward. An instance serves one model.
     """
 
     numerics: ClassVar[str] = "native"
@@ -28,15 +29,25 @@ class Fp32:
         self.recipe = recipe
         self.device = device
 
+    def prepare(self, model: nn.Module) -> None:
+        """Change the weights as the recipe wants them stored, before the optimizer takes them."""
+        if self.recipe.channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
         """Set up what lasts for the whole run and undo it afterwards. Raises `RecipeError` for an unknown module."""
         with ExitStack() as stack:
-            stack.enter_context(tf32_off())
+            stack.enter_context(self._fp32_arithmetic())
+            if self.recipe.channels_last:
+                stack.enter_context(channels_last_inputs(model))
             if self.recipe.fp32_modules:
-                modules = matching_modules(model, self.recipe.fp32_modules)
+                modules = matching_modules(model, self.recipe.fp32_modules, "fp32_modules")
                 stack.enter_context(keep_in_fp32(modules.values(), self.device.type))
             yield
+
+    def _fp32_arithmetic(self) -> AbstractContextManager[None]:
+        return tf32_off()
 
     def forward(self) -> AbstractContextManager[Any]:
         """The context of one forward pass and its loss."""
@@ -45,3 +56,10 @@ class Fp32:
     def describe(self) -> dict[str, Any]:
         """What really runs, for the record."""
         return {"precision": self.recipe.precision, "numerics": self.numerics, "autocast": None}
+
+
+class Tf32(Fp32):
+    """FP32 storage with TensorFloat-32 products: 10 bits of mantissa in matrix products and convolutions on CUDA."""
+
+    def _fp32_arithmetic(self) -> AbstractContextManager[None]:
+        return tf32_on()

@@ -19,8 +19,8 @@ LOW_DTYPES = (torch.float16, torch.bfloat16)
 _open = threading.local()  # autocast contexts of the kept modules that are running, innermost last
 
 
-def matching_modules(model: nn.Module, patterns: Sequence[str]) -> dict[str, nn.Module]:
-    """Modules by name for every name or glob (``blocks.*.norm``); ``*`` crosses dots.
+def matching_modules(model: nn.Module, patterns: Sequence[str], field: str) -> dict[str, nn.Module]:
+    """Modules by name for every name or glob (``blocks.*.norm``) of a recipe's field; ``*`` crosses dots.
 
     Raises:
         RecipeError: for a pattern that matches nothing, with the nearest names.
@@ -33,7 +33,7 @@ def matching_modules(model: nn.Module, patterns: Sequence[str]) -> dict[str, nn.
             near = difflib.get_close_matches(pattern, modules, n=3, cutoff=0.4) or list(modules)[:3]
             listed = ", ".join(repr(name) for name in near) or "none: the model has no submodules"
             raise RecipeError(
-                f"fp32_modules pattern {pattern!r} matches no module of {type(model).__name__}: "
+                f"{field} pattern {pattern!r} matches no module of {type(model).__name__}: "
                 f"names nearest to it are {listed}"
             )
         chosen.update((name, modules[name]) for name in names)
@@ -46,7 +46,10 @@ def _raise_low(value: Any) -> Any:
 
 @contextmanager
 def keep_in_fp32(modules: Iterable[nn.Module], device_type: str) -> Iterator[None]:
-    """Run the modules in FP32 while the context is open. Copies of a module made meanwhile keep the behaviour."""
+    """Run the modules in FP32 while the context is open. Copies of a module made meanwhile keep the behaviour.
+
+    Inside a model whose weights are stored low, nothing casts their outputs down again, so that is done here.
+    """
 
     def enter(_module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         context = torch.autocast(device_type, enabled=False)
@@ -54,8 +57,12 @@ def keep_in_fp32(modules: Iterable[nn.Module], device_type: str) -> Iterator[Non
         _stack().append(context)
         return tree_map(_raise_low, args), tree_map(_raise_low, kwargs)
 
-    def leave(_module: nn.Module, _args: Any, _output: Any) -> None:
+    def leave(_module: nn.Module, _args: Any, output: Any) -> Any:
         _stack().pop().__exit__(None, None, None)
+        low = torch.get_default_dtype()  # what `true_low` sets while such a model runs
+        if low not in LOW_DTYPES:
+            return output
+        return tree_map(lambda v: v.to(low) if isinstance(v, Tensor) and v.is_floating_point() else v, output)
 
     handles = []
     for module in modules:

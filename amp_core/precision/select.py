@@ -7,8 +7,12 @@ import torch
 from amp_core.config import Recipe
 from amp_core.errors import RecipeError
 from amp_core.precision.autocast import Bf16Mixed, Fp16Mixed
-from amp_core.precision.base import Fp32
+from amp_core.precision.base import Fp32, Tf32
 from amp_core.precision.emulated import CudaListsBf16Mixed, EmulatedFp16Mixed, NativeListsFp16Mixed
+from amp_core.precision.true_low import Bf16True, Fp16True
+from amp_core.recipe_rules import check_device
+
+_SIMPLE: dict[str, type[Fp32]] = {"32-true": Fp32, "tf32": Tf32, "bf16-true": Bf16True, "16-true": Fp16True}
 
 
 def precision_for(recipe: Recipe, device: torch.device) -> Fp32:
@@ -24,20 +28,24 @@ def precision_for(recipe: Recipe, device: torch.device) -> Fp32:
         raise RecipeError(f"device={str(device)!r} is not supported: choose cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RecipeError(f"device={str(device)!r} needs a CUDA device and this torch sees none: choose cpu")
-    if recipe.precision == "32-true":
-        return Fp32(recipe, device)
+    check_device(recipe, device.type)
+    if device.type == "cuda" and recipe.precision in ("tf32", "bf16-mixed", "bf16-true"):
+        _check_ampere(recipe, device)
+    simple = _SIMPLE.get(recipe.precision)
+    if simple is not None:
+        return simple(recipe, device)
     if recipe.precision == "bf16-mixed":
-        if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-            name = torch.cuda.get_device_name(device)
-            raise RecipeError(
-                f"precision='bf16-mixed' needs compute capability 8.0; {name} is below it: choose 16-mixed or 32-true"
-            )
         other_lists = recipe.autocast_policy == "cuda" and device.type == "cpu"
         return CudaListsBf16Mixed(recipe, device) if other_lists else Bf16Mixed(recipe, device)
     if recipe.fp16_compute == "native" or (recipe.fp16_compute == "auto" and device.type == "cuda"):
         return Fp16Mixed(recipe, device)
-    if device.type != "cpu":
-        raise RecipeError(
-            f"fp16_compute='emulated' needs a CPU; {str(device)!r} has real fp16 arithmetic: choose native or auto"
-        )
     return (NativeListsFp16Mixed if recipe.autocast_policy == "native" else EmulatedFp16Mixed)(recipe, device)
+
+
+def _check_ampere(recipe: Recipe, device: torch.device) -> None:
+    major, minor = torch.cuda.get_device_capability(device)
+    if major < 8:
+        raise RecipeError(
+            f"precision={recipe.precision!r} needs compute capability 8.0; {torch.cuda.get_device_name(device)} has "
+            f"{major}.{minor}: choose 16-mixed or 32-true"
+        )

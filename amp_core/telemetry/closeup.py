@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -29,31 +30,43 @@ class CloseUp:
         self._order: list[str] = []
         self._owned: list[OwnedParameters] = []
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"order": list(self._order), "sampler": self._sampler.state()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._order = list(state["order"])
+        self._owned = owners(self._step.model, self._order) if self._order else []
+        self._sampler.load_state(state["sampler"])
+
     def due(self, number: int) -> bool:
         """Whether this step is watched."""
         return number in (ORDER_STEP, SAVED_BYTES_STEP) or self._sampler.due(number)
 
-    def backward(self, number: int, batch: Any) -> tuple[Tensor, list[Event]]:
+    def backward(self, number: int, batches: Sequence[Any]) -> tuple[Tensor, list[Event]]:
         """`TrainStep.backward`, and what was seen."""
         rng = rng_state(self._step.precision.device)
-        loss = self._watched_backward(number, batch)
+        loss = self._watched_backward(number, batches)
         if not self._sampler.due(number):
             return loss, []
         scaler = self._step.scaler
         scale = float(scaler.current_scale) if scaler is not None else 1.0
-        probe = Probe(self._step, batch, rng, self._order)
+        probe = Probe(self._step, batches, rng, self._order)
         return loss, self._sampler.sample(number, self._owned, probe, scale)
 
-    def _watched_backward(self, number: int, batch: Any) -> Tensor:
+    def _watched_backward(self, number: int, batches: Sequence[Any]) -> Tensor:
         model = self._step.model
+        if self._step.precision.recipe.compile:  # what is watched from inside would not be what was compiled
+            self._owned = self._owned or owners(model)
+            return self._step.backward(batches)
         if number == ORDER_STEP:
-            self._order, loss = forward_order(model, lambda: self._step.backward(batch))
+            self._order, loss = forward_order(model, lambda: self._step.backward(batches))
             self._owned = owners(model, self._order)
             return loss
         if number == SAVED_BYTES_STEP:
-            saved = SavedBytes(model)
+            saved = SavedBytes(model, until_backward=len(batches) > 1)
             with saved.measured():
-                loss = self._step.backward(batch)
+                loss = self._step.backward(batches)
             self._recorder.add("memory/saved_for_backward_bytes", number, float(saved.total))
             return loss
-        return self._step.backward(batch)
+        return self._step.backward(batches)

@@ -21,11 +21,17 @@ def gradient_norms(parameters: Sequence[nn.Parameter]) -> Tensor | None:
     gradients = [dense(p.grad) for p in parameters if p.grad is not None]
     if not gradients:
         return None
-    norms = list(torch._foreach_norm(gradients))
+    norms = list(_norms(gradients))
     if len(norms) < len(parameters):
         zero, found = torch.zeros_like(norms[0]), iter(norms)
         norms = [zero if p.grad is None else next(found) for p in parameters]
     return torch.stack(norms)
+
+
+def _norms(gradients: list[Tensor]) -> Sequence[Tensor]:
+    if all(gradient.dtype is torch.float32 for gradient in gradients):
+        return torch._foreach_norm(gradients)
+    return torch._foreach_norm(gradients, 2, dtype=torch.float32)  # squares of halves overflow in half
 
 
 def fp16_underflow_count(values: Tensor, scale: Tensor | float = 1.0) -> Tensor:

@@ -23,9 +23,14 @@ def device_peak_bytes(device: torch.device) -> int:
 
 
 class SavedBytes:
-    """Bytes autograd saved for backward inside the context, each storage once, parameters and buffers excluded."""
+    """Bytes autograd saved for backward inside the context, each storage once, parameters and buffers excluded.
 
-    def __init__(self, model: nn.Module) -> None:
+    ``until_backward``: count the first forward pass only, where several batches make one step.
+    """
+
+    def __init__(self, model: nn.Module, *, until_backward: bool = False) -> None:
+        self._until_backward = until_backward
+        self._is_over = False
         self._excluded = {_key(t) for t in [*model.parameters(), *model.buffers()]}
         self._storages: dict[tuple[str, int], int] = {}
         self._kept: list[Tensor] = []
@@ -43,12 +48,13 @@ class SavedBytes:
 
     def _note(self, tensor: Tensor) -> Tensor:
         key = _key(tensor)
-        if key not in self._excluded and tensor.layout is torch.strided:
+        if not self._is_over and key not in self._excluded and tensor.layout is torch.strided:
             self._storages[key] = tensor.untyped_storage().nbytes()
             self._kept.append(tensor.detach())  # or a freed storage's address might be counted as another one's
         return tensor
 
     def _release(self, tensor: Tensor) -> Tensor:
+        self._is_over = self._until_backward
         self._kept.clear()  # backward has begun: hold nothing longer than autograd does
         return tensor
 

@@ -38,8 +38,8 @@ METRICS = (
         "grad/norm",
         "the loss's per weight",
         "every step",
-        "2-norm over all gradients after unscaling: the root of the summed squares of each parameter's norm. "
-        "Not finite where a gradient is not (also on skipped steps).",
+        "2-norm over all gradients after unscaling and before clipping: the root of the summed squares of each "
+        "parameter's norm. Not finite where a gradient is not (also on skipped steps).",
         "`amp_core.telemetry.gradients`",
     ),
     MetricInfo(
@@ -58,6 +58,13 @@ METRICS = (
         "scale would turn into zero (magnitude at most 2^-25). It counts the weights' gradients alone; gradients of "
         "activations, which underflow first, are not in it.",
         "`amp_core.telemetry.gradients`",
+    ),
+    MetricInfo(
+        "optim/learning_rate",
+        "1",
+        "every step of a workload with a schedule",
+        "The learning rate of the first group of the first optimizer at this step; a skipped step does not move it.",
+        "`amp_core.real_steps`",
     ),
     MetricInfo(
         "amp/loss_scale",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -34,6 +35,13 @@ class NumericsSampler:
         self._recorder = recorder
         self._num_samples = 0
         self._reported: set[str] = set()
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"num_samples": self._num_samples, "reported": sorted(self._reported)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._num_samples, self._reported = state["num_samples"], set(state["reported"])
 
     def due(self, step: int) -> bool:
         """Whether this step is sampled."""

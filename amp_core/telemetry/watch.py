@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +27,21 @@ class NonFiniteWatch:
     Gradients of skipped steps are the scaler's ordinary work and no event.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, parameters: Sequence[nn.Parameter]) -> None:
+        """``parameters``: those whose norms the steps hold, in that order."""
         self._model = model
-        self._names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._names = [names.get(id(parameter), "parameter outside the model") for parameter in parameters]
         self._loss_finite = self._gradient_finite = True
         self.dead_since: int | None = None
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"loss": self._loss_finite, "gradient": self._gradient_finite, "dead_since": self.dead_since}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._loss_finite, self._gradient_finite = state["loss"], state["gradient"]
+        self.dead_since = state["dead_since"]
 
     def observe(self, steps: Iterable[GatheredStep]) -> list[NonFinite]:
         """Events of newly gathered steps, in their order."""

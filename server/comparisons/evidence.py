@@ -34,7 +34,7 @@ Told = dict[type[events.Event], list[Any]]  # what a run said, by kind, in its o
 
 
 def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
-    """Everything the runs of an experiment have reported, each by its newest attempt."""
+    """Everything the runs of an experiment have reported: of each step what the newest attempt that made it said."""
     plan = experiment.plan
     recipes = [msgspec.convert(recipe, Recipe) for recipe in plan["recipes"]]
     primary = msgspec.convert(plan["primary"], Primary)
@@ -63,30 +63,51 @@ def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
 
 
 def _events_of(session: Session, experiment_id: int) -> dict[int, Told]:
-    """The events a verdict needs, by run, of each run's newest attempt, in the order they were sent."""
-    newest = and_(Run.id == Event.run_id, Run.attempt == Event.attempt)
+    """The events a verdict needs, by run, in the order they were sent.
+
+    An attempt that was resumed says nothing of the steps before: there what earlier attempts said stands.
+    """
+    replaced_after = _replaced_after(session, experiment_id)
     wanted = or_(
         Event.kind.in_([kind for kind in EVENT_TYPES if kind != "numerics"]),
         and_(Event.kind == "numerics", Event.step.in_(_sampled_steps(session, experiment_id))),
     )
     rows = session.execute(
-        select(Event.run_id, Event.kind, Event.payload)
-        .join(Run, newest)
+        select(Event.run_id, Event.attempt, Event.kind, Event.step, Event.payload)
+        .join(Run, and_(Run.id == Event.run_id, Event.attempt <= Run.attempt))
         .where(Run.experiment_id == experiment_id, wanted)
-        .order_by(Event.run_id, Event.sequence)
+        .order_by(Event.run_id, Event.attempt, Event.sequence)
     )
     told: dict[int, Told] = {}
-    for run_id, kind, payload in rows:
+    for run_id, attempt, kind, step, payload in rows:
+        last = replaced_after.get((run_id, attempt))
+        if last is not None and (step is None or step > last):
+            continue
         event = msgspec.convert(payload, EVENT_TYPES[kind], strict=False)  # "NaN" and "Infinity" become floats
         told.setdefault(run_id, {}).setdefault(EVENT_TYPES[kind], []).append(event)
     return told
+
+
+def _replaced_after(session: Session, experiment_id: int) -> dict[tuple[int, int], int]:
+    """For attempts that a later one followed: the last step of theirs that none of those made again."""
+    rows = session.execute(
+        select(Run.id, Event.attempt, Event.payload)
+        .join(Event, and_(Run.id == Event.run_id, Event.kind == "started"))
+        .where(Run.experiment_id == experiment_id, Run.attempt > 1)
+    )
+    last: dict[tuple[int, int], int] = {}
+    for run_id, attempt, payload in rows:
+        resumed = int(payload.get("resumed_step", 0))
+        for earlier in range(1, attempt):
+            last[run_id, earlier] = min(resumed, last.get((run_id, earlier), resumed))
+    return last
 
 
 def _sampled_steps(session: Session, experiment_id: int) -> list[int]:
     """The steps at which numerics are compared: all of them, or evenly chosen with the first and the last."""
     steps = session.scalars(
         select(Event.step)
-        .join(Run, and_(Run.id == Event.run_id, Run.attempt == Event.attempt))
+        .join(Run, and_(Run.id == Event.run_id, Event.attempt <= Run.attempt))
         .where(Run.experiment_id == experiment_id, Event.kind == "numerics", Event.step.is_not(None))
         .distinct()
         .order_by(Event.step)

@@ -10,6 +10,7 @@ from typing import Any
 from amp_core.config import Recipe, parse_recipe
 from amp_core.errors import RecipeError, WorkloadError
 from amp_core.parameters import Parameter
+from amp_core.recipe_rules import check_device
 from server.db.tables import Workload
 from server.errors import Fault, Invalid
 from server.experiments.plan import CONTROL_STEPS, Plan, PrimaryMetric, count_runs
@@ -39,6 +40,7 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
     params = check.params()
     primary = check.primary()
     device = check.device()
+    check.recipes_on(device)
     eval_every = check.eval_every(steps)
     check.raise_faults()
     assert primary is not None
@@ -100,6 +102,16 @@ class _Check:
             rule = "an experiment compares at least one recipe with the baseline"
             self.fault("recipes", asked, rule, "give two or more, such as ['fp32', 'bf16']")
         return recipes
+
+    def recipes_on(self, device: str) -> None:
+        """Refuse what this kind of device cannot run whatever the model is."""
+        for index, item in enumerate(self.given.recipes or []):
+            try:
+                check_device(parse_recipe(item), device)
+            except RecipeError as error:
+                if not any(fault.field == f"recipes.{index}" for fault in self.faults):
+                    rule, remedy = split_message(str(error))
+                    self.fault(f"recipes.{index}", item, rule, remedy)
 
     def baseline(self, recipes: list[Recipe]) -> str:
         names = [recipe.name for recipe in recipes]

@@ -87,7 +87,7 @@ def _claimed(session: Session, run: Run) -> ClaimedRun:
 
 
 def _lease(session: Session, run_id: int, worker_id: int, now: datetime, lease_s: float) -> bool:
-    """Begin the next attempt under a lease; False when the run was taken meanwhile. It starts from step 1."""
+    """Begin the next attempt under a lease; False when the run was taken meanwhile. Its step counts anew."""
     taken = (
         update(Run)
         .where(Run.id == run_id, Run.state == "queued")

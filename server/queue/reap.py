@@ -74,7 +74,8 @@ def release(
     """
     now = now or store_now(session)
     held = select(Run).where(Run.state == "running", Run.worker_id == worker_id)
-    reason = {"kind": "lost", "message": message, "remedy": "The run starts again from step 1 as a new attempt."}
+    remedy = "A new attempt goes on from the last checkpoint, or from step 1 without one."
+    reason = {"kind": "lost", "message": message, "remedy": remedy}
     runs = _locked(session, held)
     if not charged:
         for run in runs:

@@ -49,16 +49,8 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def the_child(site: Site) -> int:
-    """The process that trains now: it works in the run's scratch folder."""
-    scratch = str(site.settings.data_dir / "scratch")
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd().startswith(scratch):
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    (pid,) = found
+    """The process that trains now."""
+    (pid,) = site.children()
     return pid
 
 

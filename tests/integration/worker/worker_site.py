@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 from sqlalchemy import select
 
 from server.broker.embedded import EmbeddedBroker
@@ -184,6 +185,16 @@ class Site:
             timeout_s,
             self.logs,
         )
+
+    def children(self) -> list[int]:
+        """The processes that train now: each works in its run's scratch folder."""
+        scratch = str(self.settings.data_dir / "scratch")
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.cwd().startswith(scratch):
+                    found.append(process.pid)
+        return found
 
     def attempts(self, run_id: int) -> list[Attempt]:
         with self.database.read() as session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from plain_loops import Scheduled
 from small_workloads import Classes, config_of, series_of
 
 from amp_core.telemetry.metrics import METRICS, page
@@ -21,6 +22,7 @@ def test_every_recorded_series_is_listed_and_the_other_way_round() -> None:
     recorded: set[str] = set()
     for recipe in ("32-true", "16-mixed"):
         recorded |= series_of(train(config_of(recipe), Classes())).keys()
+    recorded |= series_of(train(config_of("32-true"), Scheduled())).keys()
     recorded = {"eval/<metric>" if name.startswith("eval/") else name for name in recorded}
     only_on_cuda = {"memory/allocated_bytes"}
     assert recorded | only_on_cuda == {metric.name for metric in METRICS}

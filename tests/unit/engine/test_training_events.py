@@ -28,7 +28,7 @@ from amp_core.events import (
     encode_frame,
 )
 from amp_core.precision import precision_for
-from amp_core.setup import build_step, training_batches
+from amp_core.setup import build_step
 from amp_core.training import _Training, train
 
 UNSCALED = {"precision": "16-mixed", "scaler": "none"}
@@ -235,12 +235,12 @@ def test_an_ordinary_step_never_reads_the_device(recipe: Any) -> None:
     """Between two looks at the numbers nothing waits: steps 3 to 24, with a fused optimizer."""
     config = config_of(recipe, steps=100, flush_interval_s=1000.0)
     precision = precision_for(config.recipe, torch.device("cpu"))
-    step = build_step(DropoutNet(), config.recipe, precision, config.seed)
-    training, batches = _Training(config, step), training_batches(DropoutNet(), config.seed)
+    step = build_step(DropoutNet(), config.recipe, precision, config.seed, config.steps)
+    training = _Training(config, step)
     with precision.applied(step.model):
         for number in (1, 2):
-            list(training._train_one(number, batches))
+            list(training._train_one(number))
         with Reads() as reads:
             for number in range(3, 25):
-                list(training._train_one(number, batches))
+                list(training._train_one(number))
     assert reads.count == 0

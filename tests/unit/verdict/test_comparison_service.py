@@ -6,6 +6,7 @@ import json
 import math
 import threading
 
+import msgspec
 import pytest
 from comparison_rows import end, make_plan, play, report, runs_of, speak_for, submit, training
 
@@ -158,6 +159,27 @@ def test_only_the_newest_attempt_speaks(database: Database) -> None:
     _, comparison = read(database, experiment_id)
     assert recipe(comparison, "bf16-mixed")["verdict"] == "SAFE"
     assert comparison["conditions"]["restarted_runs"] == 1  # type: ignore[index]
+
+
+def test_a_resumed_attempt_keeps_what_was_said_of_the_steps_before(database: Database) -> None:
+    """Facts up to the checkpoint come from the first attempt, all later ones from the second."""
+    experiment_id = submit(database, make_plan(control=False, measure_gain=False))
+    run = next(one for one in runs_of(database, experiment_id) if one.recipe_name == "bf16-mixed")
+    started, *later = training(24.0, skipped_steps=2)
+    skips = [events.StepSkipped(step=step, scale_before=2.0, scale_after=1.0) for step in (40, 90, 95)]
+    early = events.Evaluated(step=50, metrics={"psnr": 20.0}, num_samples=4096, final=False)
+    late = events.Evaluated(step=85, metrics={"psnr": 1.0}, num_samples=4096, final=False)
+    report(database, run, [started, skips[0], early, late, skips[1]])
+    with database.write() as session:
+        session.get_one(type(run), run.id).attempt = 2
+    (again,) = [one for one in runs_of(database, experiment_id) if one.id == run.id]
+    report(database, again, [msgspec.structs.replace(started, resumed_step=60), skips[2], *later])
+    with database.read() as session:
+        evidence = evidence_of(session, session.get_one(Experiment, experiment_id))
+    (told,) = [one for one in evidence.runs if one.run_id == run.id]
+    assert [(each.step, each.metrics["psnr"]) for each in told.evaluations] == [(50, 20.0), (150, 24.0)]
+    assert [each.step for each in told.skips] == [40, 95]
+    assert told.skipped_steps == 2
 
 
 def test_long_runs_are_compared_at_evenly_chosen_steps(database: Database) -> None:

@@ -1,0 +1,123 @@
+"""Checkpoint files: whole or not there, checksummed by their name, the last few kept, loaded as data, never as code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from amp_core.errors import NotResumable
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d{10})-([0-9a-f]{32})\.pt")
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A checkpoint on disk."""
+
+    path: Path
+    num_bytes: int
+
+
+class Checkpoints:
+    """The checkpoints of one run in a folder of its own."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self._folder = folder
+        self._keep = max(1, keep)
+        self._has_proved = False
+
+    def save(self, step: int, state: dict[str, Any]) -> Written:
+        """Write ``state`` (tensors and plain data) for a step and drop the oldest beyond those kept.
+
+        The file appears under its name only when it is complete and on the disk. Raises `NotResumable` for a state
+        that could not be loaded again, and `OSError` if it cannot be written; the checkpoints before stay.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        temporary = self._folder / f"writing-{os.getpid()}"
+        try:
+            with temporary.open("wb") as file:
+                torch.save({"format": FORMAT, **state}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            if not self._has_proved:
+                _load(temporary)
+                self._has_proved = True
+            path = self._folder / f"step-{step:010d}-{_digest(temporary)}.pt"
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(self._folder)
+        self._drop_old(path)
+        return Written(path=path, num_bytes=path.stat().st_size)
+
+    def _drop_old(self, newest: Path) -> None:
+        """Keep the files written last: after a restart from step 1 a lower step is the newer one."""
+        others = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name) and path != newest]
+        others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in others[self._keep - 1 :]:
+            path.unlink(missing_ok=True)
+
+
+def load_first(paths: Sequence[str]) -> tuple[dict[str, Any] | None, list[str]]:
+    """The state in the first of these files that is whole, and why those before it were passed over."""
+    refused: list[str] = []
+    for path in map(Path, paths):
+        try:
+            return load(path), refused
+        except NotResumable as error:
+            refused.append(str(error))
+    return None, refused
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The state in a checkpoint file. Raises `NotResumable` if it is missing, damaged or of another format."""
+    named = _NAME.fullmatch(path.name)
+    if named is None:
+        raise NotResumable(f"{path.name} is no checkpoint: its name must be step-<step>-<checksum>.pt")
+    try:
+        digest = _digest(path)
+    except OSError as error:
+        raise NotResumable(f"checkpoint {path.name} cannot be read: {error.strerror or error}") from error
+    if digest != named[2]:
+        raise NotResumable(f"checkpoint {path.name} is damaged: its content has the checksum {digest}")
+    state = _load(path)
+    if state.get("format") != FORMAT:
+        raise NotResumable(f"checkpoint {path.name} has format {state.get('format')!r}; this version reads {FORMAT}")
+    return state
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise NotResumable(
+            f"the state of this run cannot be loaded as plain data ({error}): an optimizer or schedule keeps objects "
+            "in its state_dict; the run goes on without checkpoints"
+        ) from error
+    return state
+
+
+def _digest(path: Path) -> str:
+    """The first 32 hex digits of the file's SHA-256."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()[:32]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,73 @@
+"""A worker dies in the middle of a run: the next attempt goes on from the last checkpoint the store knows of."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from worker_site import TINY, Site, wait_for
+
+from server.db.tables import Event
+from server.queue.cancel import retry_run
+
+STEPS, EVERY = 150, 20
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as site:
+        site.add_workload(TINY, "tiny")
+        yield site
+
+
+def payloads(site: Site, run_id: int, kind: str) -> list[dict[str, object]]:
+    with site.database.read() as session:
+        query = select(Event.payload).where(Event.run_id == run_id, Event.kind == kind)
+        return list(session.scalars(query.order_by(Event.attempt, Event.sequence)))
+
+
+def folder_of(site: Site, run_id: int) -> Path:
+    return site.settings.data_dir / "checkpoints" / f"run-{run_id}"
+
+
+def test_the_next_attempt_goes_on_and_the_history_is_whole(site: Site) -> None:
+    worker = site.start_worker()
+    (calm_id,) = site.submit("tiny", steps=STEPS, checkpoint_every_steps=EVERY)
+    assert site.await_end(calm_id).state == "completed"
+    assert not folder_of(site, calm_id).exists(), "a completed run keeps no checkpoints"
+
+    (run_id,) = site.submit("tiny", steps=STEPS, checkpoint_every_steps=EVERY)
+    wait_for(lambda: len(payloads(site, run_id, "checkpointed")) >= 2, "no checkpoint came", 60)
+    site.kill(worker)
+    site.start_worker()
+    run = site.await_end(run_id)
+    assert (run.state, run.attempt) == ("completed", 2)
+    first, second = payloads(site, run_id, "started")
+    assert first["resumed_step"] == 0
+    assert int(str(second["resumed_step"])) >= 2 * EVERY
+    assert second["not_resumed"] == ""
+    assert site.series(run_id) == site.series(calm_id)
+    assert run.result is not None
+    calm = site.run(calm_id).result
+    assert calm is not None
+    assert (run.result["steps"], run.result["samples"]) == (STEPS, calm["samples"])
+    assert run.result["metrics"] == calm["metrics"]
+
+
+def test_a_failed_run_that_is_retried_goes_on_too(site: Site) -> None:
+    site.start_worker()
+    (run_id,) = site.submit("tiny", steps=STEPS, checkpoint_every_steps=EVERY)
+    wait_for(lambda: payloads(site, run_id, "checkpointed"), "no checkpoint came", 60)
+    (pid,) = site.children()
+    os.kill(pid, signal.SIGKILL)
+    assert site.await_end(run_id).state == "failed"
+    assert folder_of(site, run_id).exists()
+    with site.database.write() as session:
+        retry_run(session, run_id)
+    assert site.await_end(run_id).state == "completed"
+    assert int(str(payloads(site, run_id, "started")[-1]["resumed_step"])) >= EVERY
+    assert site.series(run_id)[0] == list(range(1, STEPS + 1))

@@ -1,0 +1,62 @@
+"""Where a run's checkpoints lie on this host, and from which of them its next attempt goes on."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from amp_core.config import RunConfig
+from server.db.engine import Database
+from server.db.errors import StoreUnavailable
+from server.db.tables import Event, Run
+
+_log = logging.getLogger(__name__)
+
+
+def with_checkpoints(database: Database, config: RunConfig, data_dir: Path) -> RunConfig:
+    """The configuration with the run's folder and, for a later attempt, the checkpoints it may go on from."""
+    if config.kind != "train":
+        return config
+    known: tuple[str, ...] = ()
+    if config.attempt > 1:
+        with database.read() as session:
+            known = known_checkpoints(session, config.run_id)
+    folder = folder_of(data_dir, config.run_id)
+    return msgspec.structs.replace(config, checkpoint_dir=str(folder), resume_from=known)
+
+
+def known_checkpoints(session: Session, run_id: int) -> tuple[str, ...]:
+    """Files the store knows of, the newest first.
+
+    Only those: frames are stored in their order, so a checkpoint that is known comes with everything the run said
+    before it, and no step is missing between what is stored and what the next attempt does.
+    """
+    rows = session.scalars(
+        select(Event.payload)
+        .where(Event.run_id == run_id, Event.kind == "checkpointed")
+        .order_by(Event.attempt.desc(), Event.sequence.desc())
+        .limit(20)
+    )
+    return tuple(str(payload["path"]) for payload in rows)
+
+
+def drop_checkpoints(database: Database, run_id: int, data_dir: Path) -> None:
+    """Free the disk once the run is completed or cancelled; a failed run keeps them for a retry."""
+    try:
+        with database.read() as session:
+            state = session.scalar(select(Run.state).where(Run.id == run_id))
+    except StoreUnavailable:
+        _log.warning("the checkpoints of run %d stay: the store does not answer", run_id)
+        return
+    if state in (None, "completed", "cancelled"):
+        shutil.rmtree(folder_of(data_dir, run_id), ignore_errors=True)
+
+
+def folder_of(data_dir: Path, run_id: int) -> Path:
+    """The folder of one run's checkpoints."""
+    return data_dir / "checkpoints" / f"run-{run_id}"
