@@ -37,7 +37,7 @@ from amp_core.lint.values import (
 def call_method(machine: Machine, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
     """`receiver.name(…)`."""
     note_logged(machine, node, name, arguments)
-    if "scale" in name and not isinstance(receiver, Scaler | Object | Optimizer):
+    if "scale" in name and isinstance(receiver, Unknown):
         found = unknown_result(machine, arguments, node)
         return replace(found, multiplied=True) if isinstance(found, Tensor) else found
     handler = RECEIVERS.get(type(receiver))
