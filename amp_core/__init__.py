@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from amp_core.checking import check
     from amp_core.workload import Metric, Workload
 
-__all__ = ["Metric", "Workload"]
+__all__ = ["Metric", "Workload", "check"]
 
 
 def __getattr__(name: str) -> Any:
     """Load torch only for those who ask for it: the server imports this package and must not."""
+    if name == "check":
+        from amp_core.checking import check
+
+        return check
     if name in __all__:
         from amp_core import workload
 

@@ -1,4 +1,4 @@
-"""``python -m amp_core run | describe | serve``: what a worker starts as separate processes."""
+"""``python -m amp_core run | describe | serve | check``: what others start as separate processes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ def main(arguments: list[str] | None = None) -> int:
     describe.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     serve = commands.add_parser("serve", help="fork warm children on request")
     serve.add_argument("--socket-fd", type=int, required=True, help="descriptor of the socket to the launcher")
+    check = commands.add_parser("check", help="train the workloads of a file briefly and tell faults of low precision")
+    check.add_argument("path", type=Path, metavar="FILE")
+    check.add_argument("--recipe", action="append", required=True, help="precision or JSON; repeat for more")
+    check.add_argument("--steps", type=int, default=60)
+    check.add_argument("--seed", type=int, default=0)
+    check.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     if given.command == "run":
         from amp_core import child
@@ -26,6 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
         from amp_core import forkserver
 
         return forkserver.serve(given.socket_fd)
+    if given.command == "check":
+        from amp_core import check_command
+
+        return check_command.run(given.path, given.recipe, given.steps, given.seed, given.json)
     from amp_core import loader
 
     return loader.print_descriptions(given.paths)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,8 +43,25 @@ def find_cure(
             break
         first = first or cure
         if cures(subject, references, cure):
-            return replace(cure, verified=True)
+            return replace(_minimal(subject, references, arm, cure), verified=True)
     return first
+
+
+def _minimal(subject: Subject, references: References, arm: Arm, cure: Cure) -> Cure:
+    """The cure without modules that it does not need: none of those left can be dropped."""
+    needed = [name for name in cure.recipe.fp32_modules if name not in arm.recipe.fp32_modules]
+    if len(needed) < 2:
+        return cure
+    for name in list(needed):
+        fewer = _keeping(arm, [other for other in needed if other != name])
+        if len(needed) > 1 and cures(subject, references, fewer):
+            needed.remove(name)
+            cure = fewer
+    return cure
+
+
+def _keeping(arm: Arm, modules: Sequence[str]) -> Cure:
+    return Cure(recipe=kept(arm, modules).recipe, sentence=f"keep {', '.join(modules)} in FP32 (fp32_modules)")
 
 
 def cures(subject: Subject, references: References, cure: Cure) -> bool:
@@ -131,5 +148,4 @@ def _modules(arm: Arm, symptom: Symptom, faults: list[Fault]) -> Iterator[Cure]:
     if len(together) > 1:
         sets[together[:8]] = None
     for modules in sets:
-        listed = ", ".join(modules)
-        yield Cure(recipe=kept(arm, modules).recipe, sentence=f"keep {listed} in FP32 (fp32_modules)")
+        yield _keeping(arm, modules)

@@ -44,7 +44,7 @@ def non_finite_faults(low: Trace, reference: Trace) -> list[Fault]:
         bad = _bad(record, twins.get(record.key))
         inherited = any(parent in tainted for parent in record.parents)
         if bad is None:
-            if inherited and record.output is None:
+            if inherited and (record.output is None or not bool(torch.isfinite(record.output).all())):
                 tainted.add(record.index)
             continue
         tainted.add(record.index)

@@ -133,7 +133,7 @@ class Quiet(nn.Module):
         super().__init__()
         self.up = nn.Linear(16, 16)
         self.down = nn.Linear(16, 16)
-        self.share = nn.Parameter(torch.full((16,), 1e-8))
+        self.register_buffer("share", torch.full((16,), 1e-8))
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = x + self.share * self.down(torch.tanh(self.up(x)))
