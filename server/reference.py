@@ -41,9 +41,9 @@ invalid request `errors`, a list of `{field, value, rule, remedy}` with every fa
 
 **Numbers** that JSON cannot spell are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Times are ISO 8601 in UTC.
 
-**Points without JSON.** Series are given as raw arrays to a client that sends `Accept: application/vnd.ampboard.series`:
-the bytes `AMPSER01`, the length of the header (uint64), the header (JSON: `series`, a list of windows without their
-points, padded with spaces to a multiple of 8), and for each series int64 steps, float64 values and float64 unix seconds,
+**Points without JSON.** Send `Accept: application/vnd.ampboard.series`, and series come as raw arrays: the bytes
+`AMPSER01`, the length of the header (uint64), the header (JSON: `series`, a list of windows without their points,
+padded with spaces to a multiple of 8), and for each series int64 steps, float64 values and float64 unix seconds,
 `num_points` each, all little-endian. Answers about runs that have ended carry an `ETag`; send it as `If-None-Match`.
 
 **Submit and read:**
@@ -118,14 +118,20 @@ def application() -> FastAPI:
     return app
 
 
+_TAGS = (
+    "experiments", "comparisons", "runs", "tracking", "series", "records", "streams", "workloads", "workers",
+    "projects",
+)  # fmt: skip
+
+
 def _by_tag(schema: dict[str, Any]) -> dict[str, list[tuple[str, str, dict[str, Any]]]]:
     groups: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
             tag = (operation.get("tags") or ["other"])[0]
             groups.setdefault(tag, []).append((method.upper(), path, operation))
-    order = ["experiments", "comparisons", "runs", "series", "records", "streams", "workloads", "workers", "projects"]
-    return dict(sorted(groups.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
+    rank = {name: place for place, name in enumerate(_TAGS)}
+    return dict(sorted(groups.items(), key=lambda item: rank.get(item[0], len(rank))))
 
 
 def _operation(method: str, path: str, operation: dict[str, Any], role: str) -> str:

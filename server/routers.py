@@ -15,6 +15,7 @@ from server.metrics.stream import router as streams
 from server.pages.routes import router as pages
 from server.projects.routes import router as projects
 from server.runs.routes import router as runs
+from server.tracking.routes import router as tracking
 from server.workers.routes import router as workers
 from server.workloads.routes import router as workloads
 
@@ -29,6 +30,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     experiments,
     comparisons,
     runs,
+    tracking,
     metrics,
     streams,
     pages,

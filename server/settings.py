@@ -59,6 +59,12 @@ class Settings(BaseSettings):
     max_memory_bytes: int | None = Field(default=None, ge=1, description="Default memory limit of a run's process.")
     max_body_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, description="Largest request body accepted.")
     max_runs_per_experiment: int = Field(default=500, ge=1, description="Largest number of runs of one submission.")
+    retention_days: int | None = Field(
+        default=None,
+        ge=1,
+        description="Days after which ended experiments are deleted, unless their project says otherwise or they are "
+        "tagged keep; unset keeps them.",
+    )
     session_days: int = Field(default=14, ge=1, description="How long a browser stays signed in.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="Level of the logs.")
 

@@ -1,8 +1,8 @@
 """The server's background thread: what no request and no worker may be relied on to do.
 
-Every few seconds it requeues runs whose worker went silent, rings again for queued runs whose message was lost, and
-judges experiments whose runs have all ended. Several servers may sweep at once: each step is a transaction that checks
-again what it changes.
+Every few seconds it requeues runs whose worker went silent, rings again for queued runs whose message was lost, judges
+experiments whose runs have all ended, folds what ended attempts left, and deletes what is kept no longer. Several
+servers may sweep at once: each step is a transaction that checks again what it changes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Callable
 from server.broker.publish import ring
 from server.comparisons.service import judge_ended
 from server.db.engine import Database
+from server.metrics.leftovers import fold_leftovers
 from server.queue.reap import Reaper, stale_queued
+from server.runs.delete import delete_expired
 from server.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -42,7 +44,7 @@ class Sweep:
 
     def sweep(self) -> None:
         """One round."""
-        for step in (self._requeue, self._judge):
+        for step in (self._requeue, self._judge, self._tidy):
             if not self.stop.is_set():
                 _logged(step)
 
@@ -60,6 +62,10 @@ class Sweep:
 
     def _judge(self) -> None:
         judge_ended(self.database)
+
+    def _tidy(self) -> None:
+        fold_leftovers(self.database)
+        delete_expired(self.database, self.settings.retention_days)
 
 
 def _logged(step: Callable[[], None]) -> None:

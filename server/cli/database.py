@@ -1,4 +1,4 @@
-"""``ampboard db``: the schema of the database of the settings."""
+"""``ampboard db``: the database of the settings, its schema and its size."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ import typer
 from server.settings import Settings
 
 app = typer.Typer(no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Keep ``upgrade`` a subcommand though it is the only one."""
 
 
 @app.command()
@@ -26,3 +21,13 @@ def upgrade() -> None:
     else:
         upgrade_database(settings.sqlalchemy_url)
     typer.echo(f"the database has version {expected_version()}")
+
+
+@app.command()
+def vacuum() -> None:
+    """Give the space of deleted runs back to the disk; readers and writers wait meanwhile."""
+    from server.cli.sizes import readable
+    from server.db.backup import vacuum as vacuum_database
+
+    sizes = vacuum_database(Settings().sqlalchemy_url)
+    typer.echo(f"the database took {readable(sizes.before)} and takes {readable(sizes.after)} now")

@@ -8,7 +8,7 @@ import sys
 import typer
 from pydantic import ValidationError
 
-from server.cli import accounts, check, compare, database, demo, follow, lint, listing, processes, submit
+from server.cli import accounts, check, compare, database, demo, follow, keeping, lint, listing, processes, submit
 from server.cli.errors import CommandError
 from server.cli.terminal import err
 from server.client import ClientError
@@ -23,11 +23,11 @@ app = typer.Typer(
     help="Run mixed precision experiments, watch them, and read whether the lower precision is as good, faster and "
     "smaller. 'ampboard demo' shows all of it on this machine. Settings: AMPBOARD_* (docs/configuration.md).",
 )
-for group in (processes, demo, submit, follow, listing, compare, lint, check):
+for group in (processes, demo, submit, follow, listing, compare, keeping, lint, check):
     group.register(app)
 app.add_typer(accounts.user, name="user", help="People: add them, list them, sign them in.")
 app.add_typer(accounts.token, name="token", help="API tokens: create, list, revoke.")
-app.add_typer(database.app, name="db", help="The database's schema.")
+app.add_typer(database.app, name="db", help="The database: upgrade its schema, give back space.")
 
 EXPECTED = (CommandError, ClientError, StoreError)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 
 from alembic import command
@@ -18,6 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.engine import make_url
 
+from server.db.backup import copy_sqlite
 from server.db.engine import Database
 from server.db.errors import SchemaError, StoreError, StoreUnavailable
 from server.settings import Settings
@@ -120,13 +120,9 @@ def back_up(sqlite_url: str, version: str) -> Path:
     """
     path = Path(make_url(sqlite_url).database or "")
     copy = path.with_name(f"{path.stem}.before-{version}.sqlite3")
-    partial = copy.with_suffix(".partial")
     try:
-        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as target:
-            source.backup(target)
-        partial.replace(copy)
+        copy_sqlite(path, copy)
     except (sqlite3.Error, OSError) as error:
-        partial.unlink(missing_ok=True)
         raise StoreUnavailable(
             f"the database could not be copied to {copy} before its upgrade ({error}): free some space and try again; "
             "nothing was changed"

@@ -13,6 +13,7 @@ from server.experiments import queries, service
 from server.experiments.estimate import estimate
 from server.experiments.schemas import EstimateOut, ExperimentDetail, ExperimentIn, ExperimentList
 from server.paging import MAX_LIMIT
+from server.runs import delete
 from server.runs.queries import num_queued
 from server.runs.routes import SEARCH
 from server.settings import Settings
@@ -107,6 +108,13 @@ def show_experiment(experiment_id: int, database: DatabaseOf) -> ExperimentDetai
 def _detail(database: Database, experiment_id: int) -> ExperimentDetail:
     with database.read() as session:
         return ExperimentDetail.model_validate(queries.experiment_detail(session, experiment_id))
+
+
+@router.delete("/experiments/{experiment_id}", status_code=status.HTTP_204_NO_CONTENT)
+def delete_experiment(experiment_id: int, principal: Submitter, database: DatabaseOf) -> None:
+    """Delete an experiment that has ended, with its runs and everything they left."""
+    with database.write() as session:
+        delete.delete_experiment(session, experiment_id, principal)
 
 
 @router.post("/experiments/{experiment_id}/cancel")

@@ -163,6 +163,8 @@ def retry(session: Session, experiment_id: int, principal: Principal) -> int:
     """Queue its failed and cancelled runs again; return how many. Raises `NotFound`, `Forbidden`, `Conflict`."""
     experiment = find_experiment(session, experiment_id)
     check_owner(principal, experiment, "retry")
+    if experiment.plan.get("device") == "outside":
+        raise Conflict(f"experiment {experiment_id} was tracked from outside: run it again where it ran")
     query = select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(("failed", "cancelled")))
     num_runs = sum(retry_run(session, run_id) for run_id in session.scalars(query.order_by(Run.id)).all())
     if num_runs == 0:

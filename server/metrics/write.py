@@ -26,7 +26,7 @@ from server.records.artifacts import store_artifact
 from server.records.events import clock, event_row
 from server.records.logs import add_log
 
-__all__ = ["LeaseLost", "store_frames", "store_log"]
+__all__ = ["LeaseLost", "store_arrivals", "store_frames", "store_log"]
 
 MAX_NAME_CHARS = 200
 
@@ -78,6 +78,24 @@ def store_frames(session: Session, run_id: int, attempt: int, frames: Sequence[e
     if is_due(gathered):
         fold(session, run_id, attempt)
     return num_new
+
+
+def store_arrivals(
+    session: Session, run_id: int, attempt: int, arrivals: Sequence[tuple[int, dict[str, Points]]], *, folds: bool
+) -> None:
+    """Store segments of an attempt that nobody writes any more, such as an import's, and fold them when due or told."""
+    gathered = fold_of(session, run_id, attempt)
+    series: dict[str, list[Points]] = {}
+    for sequence, columns in arrivals:
+        row = _segment_row(run_id, attempt, sequence, columns)
+        session.add(row)
+        gathered.num_segments += 1
+        gathered.num_points += row.num_points
+        for name, points in columns.items():
+            series.setdefault(name, []).append(points)
+    update_summaries(session, run_id, attempt, {name: concatenate(parts) for name, parts in series.items()})
+    if folds or is_due(gathered):
+        fold(session, run_id, attempt)
 
 
 def store_log(session: Session, run_id: int, attempt: int, position: int, text: str) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import func, select
 
-from server.access import viewer
+from server.access import Principal, admin, viewer
+from server.audit.service import record
 from server.db.tables import Experiment, Project
+from server.errors import NotFound
+from server.records.subjects import Id
 from server.state import DatabaseOf
 
 router = APIRouter(prefix="/api/v1", tags=["projects"], dependencies=[Depends(viewer)])
@@ -19,12 +23,48 @@ class ProjectOut(BaseModel):
     id: int
     name: str
     created_at: datetime
+    retention_days: int | None = Field(description="Days after which ended experiments go; null: the server's setting.")
     num_experiments: int
 
 
 class ProjectList(BaseModel):
     items: list[ProjectOut]
     next_cursor: str | None = None
+
+
+class ProjectChange(BaseModel):
+    """What an admin may change of a project."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    retention_days: Annotated[int, Field(ge=1, le=36_500)] | None = Field(
+        description="Delete experiments so many days after they ended, unless tagged keep; null: the server's setting."
+    )
+
+
+def _out(project: Project, num_experiments: int) -> ProjectOut:
+    return ProjectOut(
+        id=project.id,
+        name=project.name,
+        created_at=project.created_at,
+        retention_days=project.retention_days,
+        num_experiments=num_experiments,
+    )
+
+
+@router.patch("/projects/{project_id}")
+def change_project(
+    project_id: Id, body: ProjectChange, principal: Annotated[Principal, Depends(admin)], database: DatabaseOf
+) -> ProjectOut:
+    """Set how long a project keeps its experiments."""
+    with database.write() as session:
+        project = session.get(Project, project_id)
+        if project is None:
+            raise NotFound(f"project {project_id} is not here: GET /api/v1/projects lists those that are")
+        project.retention_days = body.retention_days
+        record(session, principal.user_id, "project.change", f"project/{project_id}", **body.model_dump())
+        count = session.scalar(select(func.count()).where(Experiment.project_id == project_id)) or 0
+        return _out(project, count)
 
 
 @router.get("/projects")
@@ -38,9 +78,4 @@ def list_projects(database: DatabaseOf) -> ProjectList:
     )
     with database.read() as session:
         rows = session.execute(query).all()
-    return ProjectList(
-        items=[
-            ProjectOut(id=project.id, name=project.name, created_at=project.created_at, num_experiments=count)
-            for project, count in rows
-        ]
-    )
+    return ProjectList(items=[_out(project, count) for project, count in rows])

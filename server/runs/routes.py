@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, status
 
 from server.access import Principal, submitter, viewer
 from server.paging import MAX_LIMIT
-from server.runs import queries, service, table
+from server.runs import delete, queries, service, table
 from server.runs.schemas import QueueOut, RunDetail, RunList
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
@@ -60,6 +60,13 @@ def cancel_run(
     with database.write() as session:
         service.cancel(session, run_id, principal)
         return RunDetail.model_validate(queries.run_detail(session, run_id))
+
+
+@router.delete("/runs/{run_id}", status_code=status.HTTP_204_NO_CONTENT)
+def delete_run(run_id: int, principal: Annotated[Principal, Depends(submitter)], database: DatabaseOf) -> None:
+    """Delete a run that has ended, with its points, events, log and artifacts."""
+    with database.write() as session:
+        delete.delete_run(session, run_id, principal)
 
 
 @router.get("/queue", dependencies=[Depends(viewer)])

@@ -14,7 +14,7 @@ import httpx
 import uvicorn
 from team import Team
 
-from server.app import listen
+from server.app import create_app, listen
 from server.db.engine import Database
 
 
@@ -28,10 +28,10 @@ class Message(NamedTuple):
 class LiveServer:
     """A server in a thread; `stop` ends it as a signal would."""
 
-    def __init__(self, database: Database, folder: Path) -> None:
-        self.team = Team(database, folder)
-        self.app = self.team.app
-        self._listener = listen("127.0.0.1", 0)
+    def __init__(self, database: Database, folder: Path, *, port: int = 0, team: Team | None = None) -> None:
+        self.team = team or Team(database, folder)
+        self.app = self.team.app if team is None else create_app(team.settings, database)
+        self._listener = listen("127.0.0.1", port)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         config = uvicorn.Config(self.app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
         self._server = uvicorn.Server(config)

@@ -37,6 +37,7 @@ ADMIN_ONLY = {
     ("PATCH", "/api/v1/users/{user_id}"),
     ("POST", "/api/v1/users/{user_id}/sign-in-link"),
     ("GET", "/api/v1/audit"),
+    ("PATCH", "/api/v1/projects/{project_id}"),
 }
 
 

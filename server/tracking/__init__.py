@@ -1,0 +1,1 @@
+"""Runs tracked from outside: a script somewhere trains, says so, and sends its points."""
