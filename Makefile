@@ -10,10 +10,10 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench cases migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test check bench bench-engine cases migrate migration screenshots docs lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMPS)/setup  ## create the virtual environment and install what the lock names
 
@@ -40,6 +40,15 @@ bench: $(STAMPS)/development  ## measure what the product promises about its own
 
 cases: $(STAMPS)/development  ## diagnose a folder of small faulty trainings, score it (CASES=DIR, ARGS="--json OUT")
 	$(BIN)/python -m tests.cases $(CASES) $(ARGS)
+
+bench-engine: .bench/engine/.installed  ## step time of the engine against bare torch, Accelerate and Lightning Fabric (ARGS=--clock=cpu)
+	PYTHONPATH=. .bench/engine/bin/python tests/bench_engine.py $(ARGS)
+
+.bench/engine/.installed: $(STAMPS)/development  # an environment of its own over ours: neither library is in the lock
+	$(BIN)/python -m venv .bench/engine
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' > "$$(.bench/engine/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/base.pth"
+	.bench/engine/bin/python -m pip install --disable-pip-version-check --quiet accelerate lightning-fabric
+	@touch $@
 
 migrate: setup  ## bring the database of the current settings to the newest schema
 	$(BIN)/ampboard db upgrade
