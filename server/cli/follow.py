@@ -15,7 +15,7 @@ from server.cli.verdict_code import ExitCode, verdict_code
 from server.client import Client, Json, connect
 from server.settings import Settings
 
-POLL_S = 0.5
+POLL_S = 1.0
 PLAIN_EVERY_S = 10.0
 JUDGE_S = 60.0
 FINAL = frozenset({"completed", "failed", "cancelled"})
