@@ -33,7 +33,7 @@ class TinyRegression(Workload):
     primary = Metric("loss", False, 0.5, relative=True)
     steps = 40
     recipes = ("32-true", "bf16-mixed")
-    pause_s: float = param(0.05, min=0, max=1, help="seconds per batch")
+    pause_s: float = param(0.15, min=0, max=1, help="seconds per batch")
 
     def model(self):
         return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
