@@ -37,15 +37,7 @@ class Connection:
         headers = {"Content-Type": kind, "Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        try:
-            if self._http is None:
-                self._http = self._connect()
-            self._http.request("POST", urlsplit(self.url).path + path, body, headers)
-            response = self._http.getresponse()
-            content = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise Unreachable(f"no server answers at {self.url} ({error or type(error).__name__})") from error
+        response, content = self._sent(urlsplit(self.url).path + path, body, headers)
         if response.status >= 500 or response.status == 429:
             raise Unreachable(f"{self.url} answered {response.status} {response.reason}")
         answer = _parsed(content)
@@ -55,6 +47,20 @@ class Connection:
                 f"{self.url} answered {response.status}: {answer.get('detail') or faults or response.reason}"
             )
         return answer
+
+    def _sent(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+        """The answer; a kept connection that the server closed meanwhile is made anew, once."""
+        while True:
+            was_kept = self._http is not None
+            try:
+                self._http = self._http or self._connect()
+                self._http.request("POST", path, body, headers)
+                response = self._http.getresponse()
+                return response, response.read()
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if not was_kept:
+                    raise Unreachable(f"no server answers at {self.url} ({error or type(error).__name__})") from error
 
     def close(self) -> None:
         """Drop the connection; the next request makes another."""

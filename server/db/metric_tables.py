@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Float, ForeignKey, Index, Integer, String
+from sqlalchemy import BigInteger, Boolean, Float, ForeignKey, Index, Integer, String, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db.base import Base, Id
@@ -45,7 +45,8 @@ class Series(Base):
     num_pos_inf: Mapped[int] = mapped_column(BigInteger, default=0)
     num_neg_inf: Mapped[int] = mapped_column(BigInteger, default=0)
     first_non_finite_step: Mapped[int | None] = mapped_column(BigInteger)
-    __table_args__ = (Index("ix_series_last", "name", "finite_last", "run_id", "attempt"),)
+    is_newest: Mapped[bool] = mapped_column(Boolean, default=True, server_default=true())  # of those that have it
+    __table_args__ = (Index("ix_series_last", "name", "is_newest", "finite_last", "run_id"),)
 
 
 class Fold(Base):

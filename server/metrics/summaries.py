@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from server.db.json_values import spell
@@ -16,6 +16,27 @@ from server.db.tables import Series
 from server.metrics.codec import Points
 
 _DOUBLE = struct.Struct("<d")
+
+
+class Summary(NamedTuple):
+    """The columns of a `Series` row that answers tell of: plain, because a list of runs has hundreds."""
+
+    name: str
+    attempt: int
+    num_points: int
+    first_step: int
+    last_step: int
+    last_value: bytes
+    finite_min: float | None
+    finite_max: float | None
+    finite_sum: float
+    num_nan: int
+    num_pos_inf: int
+    num_neg_inf: int
+    first_non_finite_step: int | None
+
+
+_COLUMNS = (Series.run_id, *(getattr(Series, field) for field in Summary._fields))
 
 
 def update_summaries(session: Session, run_id: int, attempt: int, columns: dict[str, Points]) -> None:
@@ -29,6 +50,10 @@ def update_summaries(session: Session, run_id: int, attempt: int, columns: dict[
             select(Series).where(Series.run_id == run_id, Series.attempt == attempt, Series.name.in_(columns))
         )
     }
+    new = [name for name, points in columns.items() if len(points) and name not in rows]
+    if new and attempt > 1:
+        older = (Series.run_id == run_id, Series.attempt < attempt, Series.name.in_(new))
+        session.execute(update(Series).where(*older).values(is_newest=False))
     for name, points in columns.items():
         if not len(points):
             continue
@@ -38,16 +63,16 @@ def update_summaries(session: Session, run_id: int, attempt: int, columns: dict[
         _merge(rows[name], points)
 
 
-def summaries_of(session: Session, run_ids: Sequence[int]) -> dict[int, dict[str, Series]]:
-    """The rows of the runs' series by run and name, each from the newest attempt that has the series."""
-    newest: dict[int, dict[str, Series]] = {}
-    query = select(Series).where(Series.run_id.in_(run_ids)).order_by(Series.run_id, Series.name, Series.attempt)
-    for row in session.scalars(query):
-        newest.setdefault(row.run_id, {})[row.name] = row
+def summaries_of(session: Session, run_ids: Sequence[int]) -> dict[int, dict[str, Summary]]:
+    """The summaries of the runs' series by run and name, each from the newest attempt that has the series."""
+    newest: dict[int, dict[str, Summary]] = {}
+    query = select(*_COLUMNS).where(Series.run_id.in_(run_ids), Series.is_newest)
+    for row in session.execute(query.order_by(Series.run_id, Series.name)):
+        newest.setdefault(row[0], {})[row[1]] = Summary._make(row[1:])
     return newest
 
 
-def summary_json(row: Series) -> dict[str, Any]:
+def summary_json(row: Summary) -> dict[str, Any]:
     """A summary as REST gives it: minimum and maximum over finite values, the last value as it is."""
     return {
         "name": row.name,
@@ -66,13 +91,13 @@ def summary_json(row: Series) -> dict[str, Any]:
     }
 
 
-def last_value(row: Series) -> float:
+def last_value(row: Summary) -> float:
     """The value at the last step, exactly as logged: possibly NaN or infinite."""
     value: float = _DOUBLE.unpack(row.last_value)[0]
     return value
 
 
-def mean_value(row: Series) -> float | None:
+def mean_value(row: Summary) -> float | None:
     """The mean of the finite values; None when there are none."""
     num_finite = row.num_points - row.num_nan - row.num_pos_inf - row.num_neg_inf
     return row.finite_sum / num_finite if num_finite else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, status
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response, status
 
 from server.access import Principal, submitter, viewer
 from server.paging import MAX_LIMIT
@@ -22,7 +23,7 @@ Cursor = Annotated[str | None, Query(max_length=400)]
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 
 
-@router.get("/runs", dependencies=[Depends(viewer)])
+@router.get("/runs", dependencies=[Depends(viewer)], response_model=RunList)
 def list_runs(
     database: DatabaseOf,
     q: Annotated[str | None, Query(max_length=400, description=SEARCH)] = None,
@@ -35,14 +36,15 @@ def list_runs(
     sort: Annotated[str, Query(max_length=220, description=SORT)] = "-created",
     cursor: Cursor = None,
     limit: Limit = 50,
-) -> RunList:
+) -> Response:
     """Runs of the whole team, each with the summaries of its series."""
     chosen = queries.RunFilter(
         experiment_id=experiment_id, state=state, kind=kind, role=role, recipe=recipe, workload=workload, q=q
     )
     with database.read() as session:
         items, following = table.list_runs(session, chosen, sort=sort, cursor=cursor, limit=limit)
-    return RunList.model_validate({"items": items, "next_cursor": following})
+    # Encoded as it is: fifty runs of twenty series are ten thousand values that need no second look.
+    return Response(msgspec.json.encode({"items": items, "next_cursor": following}), media_type="application/json")
 
 
 @router.get("/runs/{run_id}", dependencies=[Depends(viewer)])

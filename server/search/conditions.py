@@ -6,8 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, not_, or_, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import ColumnElement, Select, and_, not_, or_, select, union_all
 
 from server.db.tables import Experiment, Run, RunParameter, Series
 from server.search.names import OF_EXPERIMENT, contains, named_experiment, named_run, states_of_experiments
@@ -42,13 +41,7 @@ def experiment_conditions(terms: list[Term]) -> list[Condition]:
 
 def newest_series(name: str) -> ColumnElement[bool]:
     """That a `Series` row is of this name and of the newest attempt that has the series."""
-    newer = aliased(Series)
-    is_outdone = (
-        select(newer.attempt)
-        .where(newer.run_id == Series.run_id, newer.name == Series.name, newer.attempt > Series.attempt)
-        .exists()
-    )
-    return and_(Series.name == name, not_(is_outdone))
+    return and_(Series.name == name, Series.is_newest)
 
 
 def summary_column(part: str) -> ColumnElement[Any]:
@@ -105,7 +98,7 @@ def _of_run(term: Term) -> Condition:
         case Number():
             return _compared(getattr(Run, term.field), term.operator, term.value)
         case Measure():
-            return _measured(term.name, term.part, term.operator, term.value)
+            return Run.id.in_(_measuring(term.name, term.part, term.operator, term.value))
         case HasNonFinite():
             counted = getattr(Series, f"num_{term.kind}") > 0
             return Run.id.in_(select(Series.run_id).where(newest_series(term.name), counted))
@@ -114,9 +107,10 @@ def _of_run(term: Term) -> Condition:
     raise AssertionError(f"{type(term).__name__} has no condition")
 
 
-def _measured(name: str, part: str, operator: Operator, value: float) -> Condition:
+def _measuring(name: str, part: str, operator: Operator, value: float) -> Select[int]:
+    """Ids of the runs whose metric compares so."""
     holds = _compared(summary_column(part), operator, value)
-    return Run.id.in_(select(Series.run_id).where(newest_series(name), holds))
+    return select(Series.run_id).where(newest_series(name), holds)
 
 
 def _has_parameter(term: Parameter) -> Condition:
@@ -124,10 +118,11 @@ def _has_parameter(term: Parameter) -> Condition:
         holds = _compared(RunParameter.number, term.operator, term.number)
     else:
         holds = _compared(RunParameter.text, term.operator, term.text)
-    found = Run.id.in_(select(RunParameter.run_id).where(RunParameter.name == term.name, holds))
+    found = select(RunParameter.run_id).where(RunParameter.name == term.name, holds)
     if term.may_be_metric and term.number is not None:
-        return or_(found, _measured(term.name, "last", term.operator, term.number))
-    return found
+        # One list, not two joined by OR: databases plan that badly.
+        return Run.id.in_(union_all(found, _measuring(term.name, "last", term.operator, term.number)))
+    return Run.id.in_(found)
 
 
 def _compared(column: Any, operator: Operator, value: Any) -> Condition:

@@ -111,7 +111,8 @@ def runs(team: Team) -> dict[str, int]:
                 session.add(
                     Series(run_id=run_id, attempt=attempt, name="eval/accuracy", num_points=2, first_step=1,
                            last_step=2, last_value=struct.pack("<d", value), finite_last=value, finite_min=value - 0.1,
-                           finite_max=value, finite_sum=2 * value - 0.1, num_nan=0)
+                           finite_max=value, finite_sum=2 * value - 0.1, num_nan=0,
+                           is_newest=attempt == 2 or place != 1)
                 )  # fmt: skip
         session.execute(update(Run).where(Run.id == found["0:16-mixed"]).values(state="failed"))
         session.execute(
