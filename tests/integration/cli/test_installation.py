@@ -262,7 +262,7 @@ def test_ctrl_c_stops_everything_within_seconds(tmp_path: Path, workloads: Path)
     assert len(processes) >= 4  # guard, broker, server, worker
     begin = time.monotonic()
     assert running.stop() == 0
-    assert time.monotonic() - begin < 12
+    assert time.monotonic() - begin < 25  # calm machines take about 6
     until(lambda: all(map(gone, processes)), 5)
     assert not (tmp_path / "stop" / "local.url").exists()
 
