@@ -26,7 +26,7 @@ from server.logs import RedactingFormatter, bound_run, redact
         ("viewer", "POST", "/api/v1/experiments", 403, "forbidden"),
         ("viewer", "GET", "/api/v1/runs/1", 404, "not-found"),
         ("viewer", "GET", "/api/v1/nowhere", 404, "not-found"),
-        ("viewer", "DELETE", "/api/v1/runs/1", 405, "method-not-allowed"),
+        ("viewer", "PUT", "/api/v1/runs/1", 405, "method-not-allowed"),
         ("submitter", "POST", "/api/v1/experiments", 422, "invalid"),
     ],
 )

@@ -266,7 +266,7 @@ PLANTED = [
         loss=squares,
         recipe=FP16 | {"scaler": {"kind": "none"}},
         optimizer=lambda ps: torch.optim.SGD(ps, lr=1e-2),
-        module="part.up",
+        module="part",
         kinds=frozenset({"underflow"}),
         cause="scale",
     ),
