@@ -33,16 +33,23 @@ def main(arguments: list[str]) -> int:
         return 2
     sys.path.insert(0, str(given.folder))
     report: dict[str, list[Any]] = {"cases": [], "special": [], "lint": []}
-    paths = [p for p in sorted(given.folder.glob("[!_]*.py")) if p.stem.startswith(given.only)]
+    is_lint_folder = given.folder.resolve().name == "lint"
+    paths = [] if is_lint_folder else _chosen(given.folder, given.only)
+    scripts = _chosen(given.folder if is_lint_folder else given.folder / "lint", given.only)
     good = _run_cases(paths, report)
-    scripts = [p for p in sorted((given.folder / "lint").glob("*.py")) if p.stem.startswith(given.only)]
     good = _run_lint(scripts, report) and good
     if given.json is not None:
         given.json.write_text(json.dumps(report, indent=1, default=str) + "\n")
     return 0 if good else 1
 
 
+def _chosen(folder: Path, begins: str) -> list[Path]:
+    return [path for path in sorted(folder.glob("[!_]*.py")) if path.stem.startswith(begins)]
+
+
 def _run_cases(paths: list[Path], report: dict[str, list[Any]]) -> bool:
+    if not paths:
+        return True
     print(f"{'case':34} {'lists':7} " + " ".join(f"{name:8}" for name in COLUMNS) + " found")
     right = total = 0
     for path in paths:
