@@ -10,7 +10,7 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench bench-engine cases migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test check bench bench-engine bench-store bench-live cases migrate migration screenshots docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,19 @@ bench-engine: .bench/engine/.installed  ## step time of the engine against bare 
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' > "$$(.bench/engine/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/base.pth"
 	.bench/engine/bin/python -m pip install --disable-pip-version-check --quiet accelerate lightning-fabric
 	@touch $@
+
+PEERS := trackio tensorboard mlflow aim
+
+bench-store: $(STAMPS)/development $(PEERS:%=.bench/%/.installed)  ## the metric store against other trackers, as ratios (ARGS="--quick --peers trackio")
+	PYTHONPATH=.:tests $(BIN)/python -m tests.bench_store $(ARGS)
+
+$(PEERS:%=.bench/%/.installed): .bench/%/.installed:  # an environment of its own each: none of them is in the lock
+	$(PYTHON) -m venv .bench/$*
+	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet $*
+	@touch $@
+
+bench-live: $(STAMPS)/development  ## 50 runs writing, 100 browsers watching, for two minutes (ARGS="--seconds 30")
+	PYTHONPATH=.:tests $(BIN)/python -m tests.bench_live $(ARGS)
 
 migrate: setup  ## bring the database of the current settings to the newest schema
 	$(BIN)/ampboard db upgrade

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from server.db.tables import Axis, Chunk, Fold, Segment
@@ -38,9 +38,9 @@ def arrivals_after(
 
     A segment without points of those series counts, but is left out.
     """
-    fold = session.get(Fold, (run_id, attempt), populate_existing=True)
-    if fold is not None and sequence < fold.sequence:
-        return _from_chunks(session, fold, sequence, limit, names)
+    folded = _folded(session, run_id, attempt)
+    if sequence < folded:
+        return _from_chunks(session, (run_id, attempt, folded), sequence, limit, names)
     rows = session.execute(
         select(Segment.sequence, Segment.payload)
         .where(Segment.run_id == run_id, Segment.attempt == attempt, Segment.sequence > sequence)
@@ -53,19 +53,34 @@ def arrivals_after(
 
 def last_arrival(session: Session, run_id: int, attempt: int) -> int:
     """The sequence of the newest segment stored of an attempt; 0 when there is none."""
-    query = select(Segment.sequence).where(Segment.run_id == run_id, Segment.attempt == attempt)
-    newest = session.scalar(query.order_by(Segment.sequence.desc()).limit(1))
-    fold = session.get(Fold, (run_id, attempt), populate_existing=True)
-    return max(newest or 0, 0 if fold is None else fold.sequence)
+    return last_arrivals(session, [run_id]).get((run_id, attempt), 0)
 
 
-def _from_chunks(session: Session, fold: Fold, sequence: int, limit: int, names: Collection[str] | None) -> Arrivals:
+def last_arrivals(session: Session, run_ids: Sequence[int]) -> dict[tuple[int, int], int]:
+    """The sequence of the newest segment stored, by run and attempt; those without any are left out."""
+    folds = select(Fold.run_id, Fold.attempt, Fold.sequence).where(Fold.run_id.in_(run_ids))
+    waiting = select(Segment.run_id, Segment.attempt, func.max(Segment.sequence)).where(Segment.run_id.in_(run_ids))
+    newest = {(run_id, attempt): sequence for run_id, attempt, sequence in session.execute(folds)}
+    for run_id, attempt, sequence in session.execute(waiting.group_by(Segment.run_id, Segment.attempt)):
+        newest[run_id, attempt] = sequence  # segments come after what is folded
+    return newest
+
+
+def _folded(session: Session, run_id: int, attempt: int) -> int:
+    query = select(Fold.sequence).where(Fold.run_id == run_id, Fold.attempt == attempt)
+    return session.scalar(query) or 0
+
+
+def _from_chunks(
+    session: Session, fold: tuple[int, int, int], sequence: int, limit: int, names: Collection[str] | None
+) -> Arrivals:
+    run_id, attempt, _ = fold
     through = _last_of(session, fold, sequence, limit)
     query = (
         select(Chunk.id, Chunk.name)
         .where(
-            Chunk.run_id == fold.run_id,
-            Chunk.attempt == fold.attempt,
+            Chunk.run_id == run_id,
+            Chunk.attempt == attempt,
             Chunk.last_sequence > sequence,
             Chunk.first_sequence <= through,
         )
@@ -99,11 +114,12 @@ def _by_sequence(points: Points, axis: AxisColumns, after: int, through: int) ->
         )
 
 
-def _last_of(session: Session, fold: Fold, sequence: int, limit: int) -> int:
+def _last_of(session: Session, fold: tuple[int, int, int], sequence: int, limit: int) -> int:
     """The sequence of the last of the next ``limit`` arrivals of any series, or the end of what is folded."""
+    run_id, attempt, folded = fold
     query = (
         select(Chunk.axis_id, Chunk.first_sequence)
-        .where(Chunk.run_id == fold.run_id, Chunk.attempt == fold.attempt, Chunk.last_sequence > sequence)
+        .where(Chunk.run_id == run_id, Chunk.attempt == attempt, Chunk.last_sequence > sequence)
         .distinct()
         .order_by(Chunk.first_sequence)
     )
@@ -115,7 +131,7 @@ def _last_of(session: Session, fold: Fold, sequence: int, limit: int) -> int:
         assert payload is not None, "a chunk's axis goes with the chunk"
         sequences = unpack_axis(payload).sequences
         known = np.union1d(known, sequences[sequences > sequence])
-    return fold.sequence if len(known) < limit else int(known[limit - 1])
+    return folded if len(known) < limit else int(known[limit - 1])
 
 
 def _sorted(series: dict[str, Points]) -> dict[str, Points]:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from server.db.tables import Event, Run
 from server.errors import Fault, Invalid
-from server.metrics.arrivals import last_arrival
+from server.metrics.arrivals import last_arrival, last_arrivals
 from server.records.logs import log_end
 
 _RUN = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,15})")
@@ -80,7 +80,8 @@ def run_cursor(session: Session, run: Run) -> RunCursor:
 def experiment_cursor(session: Session, experiment_id: int) -> ExperimentCursor:
     """The end of what is stored of every run of the experiment that has begun."""
     runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id, Run.attempt > 0)).all()
-    return {run.id: Place(run.attempt, last_arrival(session, run.id, run.attempt)) for run in runs}
+    newest = last_arrivals(session, [run.id for run in runs])
+    return {run.id: Place(run.attempt, newest.get((run.id, run.attempt), 0)) for run in runs}
 
 
 def _bad(value: str, rule: str) -> Invalid:

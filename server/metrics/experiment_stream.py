@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from server.db.engine import Database
 from server.db.tables import Experiment, Run
-from server.metrics.arrivals import arrivals_after
+from server.metrics.arrivals import arrivals_after, last_arrivals
 from server.metrics.cursors import ExperimentCursor, Place, spell_experiment_cursor
 from server.metrics.read import columns_json
 from server.metrics.run_stream import FINAL_STATES, message
@@ -57,8 +57,12 @@ def experiment_news(
         cursor = dict(cursor)
         done = {run.id for run in runs if run.id in settled and run.state in FINAL_STATES}
         more = False
-        for run in runs:
-            if run.id in done or run.attempt == 0:
+        begun = [run for run in runs if run.id not in done and run.attempt > 0]
+        newest = last_arrivals(session, [run.id for run in begun])
+        for run in begun:
+            if cursor.get(run.id) == Place(run.attempt, newest.get((run.id, run.attempt), 0)):
+                if run.state in FINAL_STATES:
+                    done.add(run.id)
                 continue
             room = _MAX_SEGMENTS - len(messages)
             more = room <= 0 or _add_points(session, run, names, cursor, messages, room)

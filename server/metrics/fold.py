@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from server.db.tables import Axis, Chunk, Fold, Segment, Series
@@ -63,20 +63,20 @@ def fold(session: Session, run_id: int, attempt: int) -> int:
         for name, points in unpack(payload).items():
             if len(points):
                 parts.setdefault(name, []).append((sequence, points))
-    totals = _num_points(session, run_id, attempt, list(parts))
-    unfinished = _take_unfinished(session, run_id, attempt, list(parts))
+    last = _last_numbers(session, run_id, attempt, list(parts))
+    unfinished = _take_unfinished(session, run_id, attempt, last)
     new = [
         chunk
         for name, pieces in sorted(parts.items())
-        for chunk in _cut(name, totals[name], pieces, unfinished.get(name))
+        for chunk in _cut(name, last[name] + (name not in unfinished), pieces, unfinished.get(name))
     ]
     _insert(session, run_id, attempt, new)
-    last = rows[-1][0]
+    through = rows[-1][0]
     session.execute(
-        delete(Segment).where(Segment.run_id == run_id, Segment.attempt == attempt, Segment.sequence <= last)
+        delete(Segment).where(Segment.run_id == run_id, Segment.attempt == attempt, Segment.sequence <= through)
     )
     row = fold_of(session, run_id, attempt)
-    row.sequence, row.num_segments, row.num_points = last, 0, 0
+    row.sequence, row.num_segments, row.num_points = through, 0, 0
     session.flush()
     return len(rows)
 
@@ -84,28 +84,35 @@ def fold(session: Session, run_id: int, attempt: int) -> int:
 _Unfinished = dict[str, tuple[Points, AxisColumns]]
 
 
-def _num_points(session: Session, run_id: int, attempt: int, names: list[str]) -> dict[str, int]:
-    """How many points of each series are stored, those of the segments included."""
-    totals: dict[str, int] = {}
+def _last_numbers(session: Session, run_id: int, attempt: int, names: list[str]) -> dict[str, int]:
+    """The number of the last chunk of each series; -1 for a series without chunks. One seek in an index each."""
+    of_series = (Chunk.run_id == run_id, Chunk.name == Series.name, Chunk.attempt == attempt)
+    last = select(func.max(Chunk.number)).where(*of_series).correlate(Series).scalar_subquery()
+    numbers: dict[str, int] = {}
     for start in range(0, len(names), _NAMES_AT_ONCE):
-        query = select(Series.name, Series.num_points).where(
+        query = select(Series.name, func.coalesce(last, -1)).where(
             Series.run_id == run_id, Series.attempt == attempt, Series.name.in_(names[start : start + _NAMES_AT_ONCE])
         )
-        totals |= {name: num_points for name, num_points in session.execute(query)}  # noqa: C416 - rows are no pairs
-    return totals
+        numbers |= {name: number for name, number in session.execute(query)}  # noqa: C416 - rows are no pairs
+    return numbers
 
 
-def _take_unfinished(session: Session, run_id: int, attempt: int, names: list[str]) -> _Unfinished:
-    """The unfinished chunks of the series, whose rows are deleted: what they hold is written anew."""
+def _take_unfinished(session: Session, run_id: int, attempt: int, last: dict[str, int]) -> _Unfinished:
+    """The unfinished chunks of the series, whose rows are deleted: what they hold is written anew.
+
+    Only the last chunk of a series can be one; an earlier one is small when another version of this program wrote it.
+    """
+    names = list(last)
     found: dict[int, tuple[str, int]] = {}
     for start in range(0, len(names), _NAMES_AT_ONCE):
-        query = select(Chunk.id, Chunk.name, Chunk.axis_id).where(
+        query = select(Chunk.id, Chunk.name, Chunk.axis_id, Chunk.number).where(
             Chunk.run_id == run_id,
             Chunk.attempt == attempt,
             Chunk.num_points < CHUNK_POINTS,
             Chunk.name.in_(names[start : start + _NAMES_AT_ONCE]),
         )
-        found |= {chunk_id: (name, axis_id) for chunk_id, name, axis_id in session.execute(query)}
+        rows = session.execute(query)
+        found |= {chunk_id: (name, axis_id) for chunk_id, name, axis_id, number in rows if number == last[name]}
     if not found:
         return {}
     taken = {found[chunk_id][0]: (points, axis) for chunk_id, points, axis in decoded(session, sorted(found))}
@@ -117,16 +124,14 @@ def _take_unfinished(session: Session, run_id: int, attempt: int, names: list[st
 
 
 def _cut(
-    name: str, total: int, pieces: list[tuple[int, Points]], unfinished: tuple[Points, AxisColumns] | None
+    name: str, number: int, pieces: list[tuple[int, Points]], unfinished: tuple[Points, AxisColumns] | None
 ) -> Iterator[_New]:
-    """Chunks of `CHUNK_POINTS` points of one series, in order of arrival; the last one may be unfinished."""
+    """Chunks of `CHUNK_POINTS` points of a series from ``number`` on, in order of arrival; the last may be short."""
     points = concatenate(piece for _, piece in pieces)
     sequences = np.repeat([sequence for sequence, _ in pieces], [len(piece) for _, piece in pieces]).astype(np.int64)
     if unfinished is not None:
         points = concatenate([unfinished[0], points])
         sequences = np.concatenate((unfinished[1].sequences, sequences))
-    number, rest = divmod(total - len(points), CHUNK_POINTS)
-    assert rest == 0, f"series {name!r}: {total} points, of which {len(points)} are to be folded"
     for start in range(0, len(points), CHUNK_POINTS):
         part = slice(start, start + CHUNK_POINTS)
         chunk = Points(steps=points.steps[part], values=points.values[part], times=points.times[part])

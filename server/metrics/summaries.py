@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select, update
+from sqlalchemy import Table, bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from server.db.json_values import spell
@@ -36,31 +36,43 @@ class Summary(NamedTuple):
     first_non_finite_step: int | None
 
 
+_LARGEST = float(np.finfo(np.float64).max)
+_TABLE = cast(Table, Series.__table__)
+_STATE = [column for column in _TABLE.columns if column.name not in ("run_id", "attempt", "is_newest")]
+_INSERT = insert(_TABLE)
+_UPDATE = (
+    update(_TABLE)
+    .where(
+        _TABLE.c.run_id == bindparam("of_run"),
+        _TABLE.c.attempt == bindparam("of_attempt"),
+        _TABLE.c.name == bindparam("of_name"),
+    )
+    .values({column.name: bindparam(column.name) for column in _STATE if column.name != "name"})
+)
 _COLUMNS = (Series.run_id, *(getattr(Series, field) for field in Summary._fields))
 
 
 def update_summaries(session: Session, run_id: int, attempt: int, columns: dict[str, Points]) -> None:
     """Merge newly stored points into the rows of their series.
 
-    The last value is the one at the highest step, the latest to arrive when that step repeats.
+    The last value is the one at the highest step, the latest to arrive when that step repeats. Rows are read and
+    written as plain values: a run does this once a second for as long as it lives.
     """
-    rows = {
-        row.name: row
-        for row in session.scalars(
-            select(Series).where(Series.run_id == run_id, Series.attempt == attempt, Series.name.in_(columns))
-        )
-    }
-    new = [name for name, points in columns.items() if len(points) and name not in rows]
+    columns = {name: points for name, points in columns.items() if len(points)}
+    query = select(*_STATE).where(Series.run_id == run_id, Series.attempt == attempt, Series.name.in_(columns))
+    known = {row.name: dict(row._mapping) for row in session.execute(query)}
+    new = [name for name in columns if name not in known]
     if new and attempt > 1:
         older = (Series.run_id == run_id, Series.attempt < attempt, Series.name.in_(new))
         session.execute(update(Series).where(*older).values(is_newest=False))
-    for name, points in columns.items():
-        if not len(points):
-            continue
-        if name not in rows:
-            rows[name] = _new_row(run_id, attempt, name, points)
-            session.add(rows[name])
-        _merge(rows[name], points)
+    connection = session.connection()
+    if new:
+        rows = [_merged(_first(name, columns[name]), columns[name]) for name in new]
+        connection.execute(_INSERT, [{"run_id": run_id, "attempt": attempt, **row} for row in rows])
+    if known:
+        rows = [_merged(row, columns[name]) for name, row in known.items()]
+        key = {"of_run": run_id, "of_attempt": attempt}
+        connection.execute(_UPDATE, [{**key, "of_name": row.pop("name"), **row} for row in rows])
 
 
 def summaries_of(session: Session, run_ids: Sequence[int]) -> dict[int, dict[str, Summary]]:
@@ -103,48 +115,46 @@ def mean_value(row: Summary) -> float | None:
     return row.finite_sum / num_finite if num_finite else None
 
 
-def _new_row(run_id: int, attempt: int, name: str, points: Points) -> Series:
+def _first(name: str, points: Points) -> dict[str, Any]:
+    """The summary of no point yet, of a series that begins with these."""
     first = int(points.steps[0])
-    return Series(
-        run_id=run_id,
-        attempt=attempt,
-        name=name,
-        num_points=0,
-        first_step=first,
-        last_step=first,
-        last_value=_DOUBLE.pack(points.values[0]),
-        finite_sum=0.0,
-        num_nan=0,
-        num_pos_inf=0,
-        num_neg_inf=0,
-    )
+    return {
+        "name": name, "num_points": 0, "first_step": first, "last_step": first, "last_value": b"", "finite_last": None,
+        "finite_min": None, "finite_max": None, "finite_sum": 0.0, "num_nan": 0, "num_pos_inf": 0, "num_neg_inf": 0,
+        "first_non_finite_step": None,
+    }  # fmt: skip
 
 
-def _merge(row: Series, points: Points) -> None:
+def _merged(row: dict[str, Any], points: Points) -> dict[str, Any]:
+    """The summary with further points in it."""
     steps, values = points.steps, points.values
-    finite = values[np.isfinite(values)]
-    row.num_points += len(points)
-    row.num_nan += int(np.isnan(values).sum())
-    row.num_pos_inf += int(np.isposinf(values).sum())
-    row.num_neg_inf += int(np.isneginf(values).sum())
-    row.first_step = min(row.first_step, int(steps.min()))
+    is_finite = np.isfinite(values)
+    finite = values if is_finite.all() else values[is_finite]
+    row["num_points"] += len(points)
+    row["first_step"] = min(row["first_step"], int(steps.min()))
     if len(finite):
         low, high = float(finite.min()), float(finite.max())
-        row.finite_min = low if row.finite_min is None else min(row.finite_min, low)
-        row.finite_max = high if row.finite_max is None else max(row.finite_max, high)
-        row.finite_sum = _running_sum(row.finite_sum, finite)
+        row["finite_min"] = low if row["finite_min"] is None else min(row["finite_min"], low)
+        row["finite_max"] = high if row["finite_max"] is None else max(row["finite_max"], high)
+        row["finite_sum"] = _running_sum(row["finite_sum"], finite)
     if len(finite) < len(values):
-        first = int(steps[~np.isfinite(values)].min())
-        known = row.first_non_finite_step
-        row.first_non_finite_step = first if known is None else min(known, first)
+        row["num_nan"] += int(np.isnan(values).sum())
+        row["num_pos_inf"] += int(np.isposinf(values).sum())
+        row["num_neg_inf"] += int(np.isneginf(values).sum())
+        first, known = int(steps[~is_finite].min()), row["first_non_finite_step"]
+        row["first_non_finite_step"] = first if known is None else min(known, first)
     newest = len(steps) - 1 - int(np.argmax(steps[::-1]))  # the last of the points at the highest step
-    if int(steps[newest]) >= row.last_step:
-        row.last_step = int(steps[newest])
-        row.last_value = _DOUBLE.pack(values[newest])
-        row.finite_last = float(values[newest]) if np.isfinite(values[newest]) else None
+    if int(steps[newest]) >= row["last_step"]:
+        last = float(values[newest])
+        row["last_step"] = int(steps[newest])
+        row["last_value"] = values[newest : newest + 1].tobytes()
+        row["finite_last"] = last if is_finite[newest] else None
+    return row
 
 
 def _running_sum(total: float, values: NDArray[np.float64]) -> float:
     """Added one by one, so that the sum does not depend on how the points were batched; kept finite for SQL."""
+    if len(values) == 1:
+        return max(-_LARGEST, min(_LARGEST, total + float(values[0])))
     with np.errstate(over="ignore"):
         return float(np.nan_to_num(np.cumsum(np.concatenate(([total], values)))[-1]))

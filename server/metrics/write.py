@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import select, union_all
 from sqlalchemy.orm import Session
 
 from amp_core import events
@@ -127,16 +127,13 @@ def _stored_sequences(session: Session, run_id: int, attempt: int, sequences: li
     if not sequences:
         return set()
     low, high = min(sequences), max(sequences)
-    known: set[int] = set()
-    for table in (Segment, Event):
-        known.update(
-            session.scalars(
-                select(table.sequence).where(
-                    table.run_id == run_id, table.attempt == attempt, table.sequence.between(low, high)
-                )
-            )
+    stored = [
+        select(table.sequence).where(
+            table.run_id == run_id, table.attempt == attempt, table.sequence.between(low, high)
         )
-    return known
+        for table in (Segment, Event)
+    ]
+    return set(session.scalars(union_all(*stored)))
 
 
 def _note(run: Run, event: events.AnyEvent) -> None:
