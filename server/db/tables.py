@@ -126,6 +126,8 @@ class Experiment(Base):
     ended_at: Mapped[datetime | None]
     comparison: Mapped[dict[str, Any] | None]
     judged_at: Mapped[datetime | None]
+    archived_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None] = mapped_column(index=True)  # invisible since then, see server.db.deleted
     workload: Mapped[Workload] = relationship()
     owner: Mapped[User] = relationship()
     project: Mapped[Project] = relationship()
@@ -142,8 +144,8 @@ class Run(Base):
     __tablename__ = "runs"
     id: Mapped[int] = mapped_column(Id, primary_key=True)
     experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"), index=True)
-    kind: Mapped[str] = mapped_column(String(16))  # train, benchmark
-    role: Mapped[str] = mapped_column(String(16))  # baseline, candidate, control (A/A), benchmark
+    kind: Mapped[str] = mapped_column(String(16))  # train, benchmark, or one of amp_core.analyses
+    role: Mapped[str] = mapped_column(String(16))  # baseline, candidate, control (A/A), benchmark, analysis
     recipe_name: Mapped[str] = mapped_column(String(80))
     recipe: Mapped[dict[str, Any]]
     seed: Mapped[int] = mapped_column(BigInteger)
@@ -167,9 +169,27 @@ class Run(Base):
     cancel_requested_at: Mapped[datetime | None]
     worker_id: Mapped[int | None] = mapped_column(ForeignKey("workers.id", ondelete="SET NULL"))
     lease_expires_at: Mapped[datetime | None]
+    tags: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
+    archived_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None] = mapped_column(index=True)
     experiment: Mapped[Experiment] = relationship(back_populates="runs")
     worker: Mapped[Worker | None] = relationship()
     __table_args__ = (Index("ix_runs_queue", "state", "priority", "created_at"),)
+
+
+class View(Base):
+    """A saved view of a list: the query part of its address under a name. ``page``: experiments or runs."""
+
+    __tablename__ = "views"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    page: Mapped[str] = mapped_column(String(16))
+    name: Mapped[str] = mapped_column(String(80))
+    query: Mapped[str] = mapped_column(Text)
+    shared: Mapped[bool]
+    created_at: Mapped[datetime]
+    owner: Mapped[User] = relationship()
+    __table_args__ = (UniqueConstraint("owner_id", "page", "name", name="uq_views_name"),)
 
 
 class Attempt(Base):
