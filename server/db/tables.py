@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, String, Text, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db.base import Base as Base
@@ -88,6 +88,7 @@ class Project(Base):
     name: Mapped[str] = mapped_column(String(80), unique=True)
     created_at: Mapped[datetime]
     retention_days: Mapped[int | None] = mapped_column(Integer)  # None: as AMPBOARD_RETENTION_DAYS says
+    max_running: Mapped[int | None] = mapped_column(Integer)  # None: as AMPBOARD_MAX_RUNNING_PER_PROJECT says
 
 
 class Workload(Base):
@@ -134,11 +135,22 @@ class Experiment(Base):
     runs: Mapped[list[Run]] = relationship(order_by="Run.id", back_populates="experiment")
 
 
+def _from_config(name: str, default: Any) -> Any:
+    """A column that the queue reads much, taken from ``config`` when the row is made."""
+
+    def value(context: Any) -> Any:
+        given = context.get_current_parameters().get("config")
+        return (given or {}).get(name) or default
+
+    return value
+
+
 class Run(Base):
     """One execution of one recipe and seed; the queue is the rows in state ``queued``.
 
     ``attempt`` counts the attempts begun. While ``running``, ``worker_id`` holds the lease until ``lease_expires_at``;
-    whoever writes for the run must still hold it (`server.db.errors.LeaseLost`).
+    whoever writes for the run must still hold it (`server.db.errors.LeaseLost`). A run takes ``num_devices`` devices of
+    one host that have what ``needs`` says (`server.queue.needs`). ``expected_s`` is what such runs took so far.
     """
 
     __tablename__ = "runs"
@@ -153,7 +165,12 @@ class Run(Base):
     config: Mapped[
         dict[str, Any]
     ]  # the remaining fields of amp_core.config.RunConfig, and max_time_s, max_memory_bytes
-    state: Mapped[str] = mapped_column(String(16))  # queued, running, completed, failed, cancelled
+    state: Mapped[str] = mapped_column(String(16))  # queued, running, paused, completed, failed, cancelled
+    device: Mapped[str] = mapped_column(String(16), default=_from_config("device", "cpu"), server_default="cpu")
+    num_devices: Mapped[int] = mapped_column(Integer, default=1, server_default="1")
+    needs: Mapped[str] = mapped_column(String(400), default="", server_default="")
+    max_time_s: Mapped[float | None] = mapped_column(default=_from_config("max_time_s", None))
+    expected_s: Mapped[float | None]
     priority: Mapped[int] = mapped_column(Integer, default=0)
     attempt: Mapped[int] = mapped_column(Integer, default=0)
     max_attempts: Mapped[int] = mapped_column(Integer, default=2)
@@ -167,6 +184,7 @@ class Run(Base):
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
     cancel_requested_at: Mapped[datetime | None]
+    pause_requested_at: Mapped[datetime | None]
     worker_id: Mapped[int | None] = mapped_column(ForeignKey("workers.id", ondelete="SET NULL"))
     lease_expires_at: Mapped[datetime | None]
     tags: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
@@ -193,7 +211,10 @@ class View(Base):
 
 
 class Attempt(Base):
-    """One try of a run. ``outcome``: completed, failed, cancelled, lost (its lease ran out)."""
+    """One try of a run. ``outcome``: completed, failed, cancelled, paused, lost (its lease ran out).
+
+    ``devices`` are those it holds, such as ``cuda:1``. ``charged_at`` is set once its time counts in `Usage`.
+    """
 
     __tablename__ = "attempts"
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
@@ -204,6 +225,16 @@ class Attempt(Base):
     outcome: Mapped[str | None] = mapped_column(String(16))
     reason: Mapped[dict[str, Any] | None]
     exit_code: Mapped[int | None] = mapped_column(Integer)
+    devices: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
+    charged_at: Mapped[datetime | None]
+    __table_args__ = (
+        Index(
+            "ix_attempts_uncharged",
+            "run_id",
+            sqlite_where=text("charged_at IS NULL"),
+            postgresql_where=text("charged_at IS NULL"),
+        ),
+    )
 
 
 class Event(Base):
@@ -262,3 +293,27 @@ class Worker(Base):
     state: Mapped[str] = mapped_column(String(16))  # online, draining, offline
     started_at: Mapped[datetime]
     heartbeat_at: Mapped[datetime]
+    labels: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
+    draining: Mapped[bool] = mapped_column(default=False, server_default=false())
+    clock_skew_s: Mapped[float | None]  # this host's clock less the store's, measured at a heartbeat
+    problem: Mapped[str | None] = mapped_column(Text)  # why it takes no runs although it lives
+
+
+class Usage(Base):
+    """Device-seconds of a person on one kind of device, decayed as of ``at`` (`server.queue.usage`)."""
+
+    __tablename__ = "usage"
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    device_s: Mapped[float]
+    at: Mapped[datetime]
+
+
+class DeviceReading(Base):
+    """What a device showed at a heartbeat; ``values`` as `worker.readings` gives them. Kept for an hour."""
+
+    __tablename__ = "device_readings"
+    worker_id: Mapped[int] = mapped_column(ForeignKey("workers.id", ondelete="CASCADE"), primary_key=True)
+    device: Mapped[str] = mapped_column(String(40), primary_key=True)
+    at: Mapped[datetime] = mapped_column(primary_key=True)
+    values: Mapped[dict[str, Any]]
