@@ -128,6 +128,11 @@ def _events(config: RunConfig) -> Iterator[Event]:
 
         return benchmark(config)
     from amp_core import loader, training
+
+    if config.kind != "train":
+        from amp_core.analysis import analysis_of
+
+        return analysis_of(config.kind)(config, loader.load(config.workload))
     from amp_core.checkpoints import Checkpoints
 
     folder = config.checkpoint_dir

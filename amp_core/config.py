@@ -18,7 +18,7 @@ ScalerKind = Literal["dynamic", "static", "none"]
 HysteresisRefill = Literal["growth", "clean_step"]
 Fp16Compute = Literal["auto", "emulated", "native"]
 AutocastPolicy = Literal["auto", "native", "cuda"]
-RunKind = Literal["train", "benchmark"]
+RunKind = Literal["train", "benchmark", "sensitivity", "stress", "batch-size"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 ALIASES: dict[str, Precision] = {
@@ -182,7 +182,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a child process needs to execute one attempt of one run; it arrives as JSON on stdin.
 
     ``init_perturbation`` is the relative size of the perturbation of the initial weights (the A/A control uses 1e-6).
-    ``baseline`` is the other arm of a benchmark. ``num_threads`` of None leaves torch's own choice, which is recorded.
+    ``baseline`` is the other arm of a benchmark, and ``options`` are those of an analysis (`amp_core.analyses`).
+    ``num_threads`` of None leaves torch's own choice, which is recorded.
     Without ``checkpoint_dir`` there are no checkpoints; with it one is written after ``checkpoint_every_s`` seconds and
     every ``checkpoint_every_steps`` steps (0: by time alone). The run goes on from the first file of ``resume_from``
     that is whole and leads back into it, else from step 1.
@@ -194,6 +195,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     workload: WorkloadRef
     recipe: Recipe
     baseline: Recipe | None = None
+    options: dict[str, Any] = {}
     seed: int = 0
     steps: int = 100
     eval_every: int = 50

@@ -3,6 +3,7 @@
 AmpError
 ├── RecipeError (ValueError)       a recipe that cannot work, or that this device cannot run
 ├── WorkloadError (ValueError)     a workload file or class that breaks its contract
+├── AnalysisError (ValueError)     an analysis that does not exist, or options that it cannot take
 ├── ProtocolError                  a frame on the event pipe that cannot be read
 ├── ArmFailed                      one of the two processes of a benchmark failed
 ├── NotResumable                   a checkpoint that is damaged, or that does not lead back into the run
@@ -20,6 +21,10 @@ class RecipeError(AmpError, ValueError):
 
 class WorkloadError(AmpError, ValueError):
     """A workload that cannot be loaded or that breaks the contract of `amp_core.Workload`."""
+
+
+class AnalysisError(AmpError, ValueError):
+    """An analysis that does not exist or options it cannot take: value, rule and remedy."""
 
 
 class ProtocolError(AmpError):

@@ -165,6 +165,25 @@ class BenchmarkMemory(Event, frozen=True, kw_only=True, tag="benchmark_memory"):
     saved_for_backward_bytes: int
 
 
+class Progress(Event, frozen=True, kw_only=True, tag="progress"):
+    """How far an analysis has come: ``done`` of about ``total`` pieces of work, and what it does now."""
+
+    done: int
+    total: int
+    message: str
+
+
+class Report(Event, frozen=True, kw_only=True, tag="report"):
+    """The answer of an analysis as plain JSON values; NaN and infinities are spelled ``"NaN"``, ``"Infinity"``.
+
+    A report that is not ``final`` is what is known so far; the newest one counts.
+    """
+
+    kind: str
+    content: dict[str, Any]
+    final: bool
+
+
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     """The run reached its last step. Times in seconds; ``lost_samples`` are those of skipped steps.
 
@@ -203,6 +222,8 @@ AnyEvent = (
     | Artifact
     | BenchmarkBlock
     | BenchmarkMemory
+    | Progress
+    | Report
     | Finished
     | Failed
 )

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from server.accounts.routes import router as accounts
 from server.accounts.signin import router as signin
+from server.analyses.routes import router as analyses
 from server.audit.routes import router as audit
 from server.comparisons.routes import router as comparisons
 from server.experiments.routes import router as experiments
@@ -30,6 +31,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     experiments,
     comparisons,
     runs,
+    analyses,
     tracking,
     metrics,
     streams,

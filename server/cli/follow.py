@@ -136,6 +136,8 @@ def running(experiment: Json) -> list[Json]:
 
 def title(run: Json) -> str:
     """``bf16-mixed, seed 3`` and the like."""
+    if run["role"] == "analysis":
+        return f"{run['recipe_name']}, {run['kind']}"
     words = {"control": "A/A control", "benchmark": "speed and memory"}.get(run["role"])
     name = f"{run['recipe_name']}, {words}" if words else str(run["recipe_name"])
     return name if run["role"] == "benchmark" else f"{name}, seed {run['seed']}"
@@ -143,7 +145,7 @@ def title(run: Json) -> str:
 
 def at_work(run: Json) -> str:
     """One running run: what, how far, and its newest loss."""
-    if run["role"] == "benchmark":
+    if run["role"] in ("benchmark", "analysis"):
         return f"{title(run)}: measuring"
     text = f"{title(run)}: step {run['step']} of {run['steps']}"
     loss = newest(run, "train/loss")
@@ -153,7 +155,7 @@ def at_work(run: Json) -> str:
 def outcome(run: Json) -> str:
     """One ended run: its last loss, or why it failed."""
     if run["state"] == "completed":
-        loss = None if run["role"] == "benchmark" else newest(run, "train/loss")
+        loss = None if run["kind"] != "train" else newest(run, "train/loss")
         return f"{title(run)}: completed" + (f", loss {loss}" if loss is not None else "")
     reason = (run.get("reason") or {}).get("message", "no reason recorded")
     return f"{title(run)}: {run['state']}: {reason}"

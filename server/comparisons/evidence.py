@@ -39,7 +39,10 @@ def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
     recipes = [msgspec.convert(recipe, Recipe) for recipe in plan["recipes"]]
     primary = msgspec.convert(plan["primary"], Primary)
     runs = session.scalars(
-        select(Run).where(Run.experiment_id == experiment.id).order_by(Run.id).execution_options(populate_existing=True)
+        select(Run)
+        .where(Run.experiment_id == experiment.id, Run.role != "analysis")
+        .order_by(Run.id)
+        .execution_options(populate_existing=True)
     ).all()
     told = _events_of(session, experiment.id)
     train = [run for run in runs if run.kind == "train"]

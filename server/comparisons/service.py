@@ -88,8 +88,10 @@ def judge_once(database: Database, experiment_id: int) -> bool:
 
 
 def _fingerprint(session: Session, experiment_id: int) -> list[tuple[int, str, int]]:
-    """Run, state and attempt of every run: what a retry or a cancellation changes."""
+    """Run, state and attempt of every run but analyses: what a retry or a cancellation changes."""
     rows = session.execute(
-        select(Run.id, Run.state, Run.attempt).where(Run.experiment_id == experiment_id).order_by(Run.id)
+        select(Run.id, Run.state, Run.attempt)
+        .where(Run.experiment_id == experiment_id, Run.role != "analysis")
+        .order_by(Run.id)
     )
     return [(run_id, state, attempt) for run_id, state, attempt in rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -27,6 +27,15 @@ class PrimaryMetric:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedAnalysis:
+    """A question about one recipe; ``options`` are checked, see `amp_core.analyses`."""
+
+    kind: str
+    recipe: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What an experiment will run. ``device`` is settled: ``cpu`` or ``cuda``, the same for every run."""
 
@@ -44,6 +53,7 @@ class Plan:
     measure_gain: bool
     device: str
     submission: dict[str, Any]
+    analyses: tuple[PlannedAnalysis, ...] = ()
 
     @property
     def baseline_recipe(self) -> Recipe:
@@ -60,6 +70,7 @@ class Plan:
             **plan,
             "recipes": [recipe_json(recipe) for recipe in self.recipes],
             "seeds": list(self.seeds),
+            "analyses": [asdict(analysis) for analysis in self.analyses],
             "primary": {name: getattr(self.primary, name) for name in PrimaryMetric.__dataclass_fields__},
         }
 
@@ -89,7 +100,7 @@ def is_emulated(recipe: Recipe, device: str) -> bool:
 
 
 def expand(plan: Plan) -> Iterator[PlannedRun]:
-    """The runs in queue order: seed by seed with the baseline first, then the A/A control, then the benchmarks."""
+    """The runs in queue order: seed by seed with the baseline first, then the A/A control, benchmarks, analyses."""
     config = {
         "workload": {"name": plan.workload, "path": plan.path, "params": plan.params},
         "eval_every": plan.eval_every,
@@ -107,6 +118,11 @@ def expand(plan: Plan) -> Iterator[PlannedRun]:
     for recipe in benchmarked(plan):
         against = {**config, "baseline": recipe_json(baseline)}
         yield PlannedRun(kind="benchmark", role="benchmark", recipe=recipe, seed=plan.seeds[0], config=against)
+    recipes = {recipe.name: recipe for recipe in plan.recipes}
+    for analysis in plan.analyses:
+        asked = {**config, "options": analysis.options}
+        recipe = recipes[analysis.recipe]
+        yield PlannedRun(kind=analysis.kind, role="analysis", recipe=recipe, seed=plan.seeds[0], config=asked)
 
 
 def benchmarked(plan: Plan) -> tuple[Recipe, ...]:
@@ -120,5 +136,6 @@ def count_runs(plan: Plan) -> dict[str, int]:
     """How many runs of each sort the plan has, without building them."""
     train = len(plan.seeds) * len(plan.recipes)
     control = len(plan.seeds) if plan.control else 0
-    benchmark = len(benchmarked(plan))
-    return {"train": train, "control": control, "benchmark": benchmark, "total": train + control + benchmark}
+    benchmark, analysis = len(benchmarked(plan)), len(plan.analyses)
+    total = train + control + benchmark + analysis
+    return {"train": train, "control": control, "benchmark": benchmark, "analysis": analysis, "total": total}

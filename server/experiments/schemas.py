@@ -38,6 +38,14 @@ class PrimaryIn(Body):
     unit: Annotated[str, Field(max_length=20)] | None = None
 
 
+class AnalysisIn(Body):
+    """An analysis that goes with a submission, of the first seed."""
+
+    kind: Annotated[str, Field(min_length=1, max_length=16)]
+    recipe: Annotated[str, Field(min_length=1, max_length=80)] = Field(description="Name of one of the recipes.")
+    options: dict[str, Any] = Field(default_factory=dict, description="The analysis's own options.")
+
+
 class ExperimentIn(Body):
     """A submission. Only ``workload`` is needed; defaults come from the workload."""
 
@@ -64,6 +72,9 @@ class ExperimentIn(Body):
         "at most 2,500 steps over all seeds.",
     )
     measure_gain: StrictBool = Field(default=True, description="Measure speed and memory in runs of their own.")
+    analyses: Annotated[list[AnalysisIn], Field(max_length=50)] = Field(
+        default_factory=list, description="Questions about single recipes; they neither delay nor change the verdict."
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: cuda when a live worker has it, else cpu; the same for every run."
     )
@@ -82,6 +93,7 @@ class RunCounts(BaseModel):
     train: int
     control: int
     benchmark: int
+    analysis: int = 0
     total: int
 
 

@@ -7,13 +7,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from amp_core.analyses import parse_options
 from amp_core.config import Recipe, parse_recipe
-from amp_core.errors import RecipeError, WorkloadError
+from amp_core.errors import AnalysisError, RecipeError, WorkloadError
 from amp_core.parameters import Parameter
 from amp_core.recipe_rules import check_device
 from server.db.tables import Workload
 from server.errors import Fault, Invalid
-from server.experiments.plan import CONTROL_STEPS, Plan, PrimaryMetric, count_runs
+from server.experiments.plan import CONTROL_STEPS, Plan, PlannedAnalysis, PrimaryMetric, count_runs
 from server.experiments.schemas import ExperimentIn, PrimaryIn
 
 DEFAULT_RECIPES = ("32-true", "bf16-mixed", "16-mixed")
@@ -42,6 +43,7 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
     device = check.device()
     check.recipes_on(device)
     eval_every = check.eval_every(steps)
+    analyses = check.analyses(recipes)
     check.raise_faults()
     assert primary is not None
     plan = Plan(
@@ -59,6 +61,7 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
         measure_gain=given.measure_gain,
         device=device,
         submission=given.model_dump(mode="json", exclude_unset=True),
+        analyses=analyses,
     )
     check.size(plan)
     check.raise_faults()
@@ -122,16 +125,22 @@ class _Check:
                 rule = "without 32-true among the recipes there is no default baseline"
                 self.fault("baseline", None, rule, f"add 'fp32' to the recipes, or name one of {', '.join(names)}")
             return found or ""
+        meant = self._name_of(asked, names)
+        if meant is None:
+            rule = f"the baseline is one of the recipes: {', '.join(names) or 'none is valid'}"
+            self.fault("baseline", asked, rule, "name one of them, or add it to the recipes")
+        return meant or ""
+
+    @staticmethod
+    def _name_of(asked: str, names: list[str]) -> str | None:
+        """The recipe meant by a name or an alias such as fp32."""
         if asked in names:
             return asked
         try:
-            meant = parse_recipe(asked).name  # an alias such as fp32
+            meant = parse_recipe(asked).name
         except RecipeError:
-            meant = ""
-        if meant not in names:
-            rule = f"the baseline is one of the recipes: {', '.join(names) or 'none is valid'}"
-            self.fault("baseline", asked, rule, "name one of them, or add it to the recipes")
-        return meant
+            return None
+        return meant if meant in names else None
 
     def seeds(self) -> tuple[int, ...]:
         asked = self.given.seeds
@@ -156,6 +165,23 @@ class _Check:
             rule = f"evaluations are at most {steps} steps apart, the length of a run"
             self.fault("eval_every", asked, rule, "lower it or leave it out")
         return asked
+
+    def analyses(self, recipes: list[Recipe]) -> tuple[PlannedAnalysis, ...]:
+        names = [recipe.name for recipe in recipes]
+        settled = []
+        for index, asked in enumerate(self.given.analyses):
+            try:
+                parse_options(asked.kind, asked.options)
+            except AnalysisError as error:
+                rule, remedy = split_message(str(error))
+                self.fault(f"analyses.{index}", asked.model_dump(), rule, remedy)
+            name = self._name_of(asked.recipe, names)
+            if name is None:
+                rule = f"an analysis is of one of the recipes: {', '.join(names) or 'none is valid'}"
+                self.fault(f"analyses.{index}.recipe", asked.recipe, rule, "name one of them, or add it to the recipes")
+            else:
+                settled.append(PlannedAnalysis(kind=asked.kind, recipe=name, options=asked.options))
+        return tuple(settled)
 
     def params(self) -> dict[str, Any]:
         declared = {item["name"]: _parameter(item) for item in self.description.get("parameters", [])}

@@ -106,7 +106,7 @@ def _data(
 
 def _charts(run: dict[str, Any], names: list[str], primary: dict[str, Any]) -> list[figures.Chart]:
     """Charts of the series it wrote; while it goes on also of those that are about to come."""
-    if run["kind"] == "benchmark":
+    if run["kind"] != "train":
         return []
     coming = [] if run["state"] in FINAL else figures.expected_series(primary["metric"])
     return figures.run_charts(

@@ -11,7 +11,7 @@ from server.pages.colours import Style
 from server.pages.formats import as_float, between, number
 from server.pages.verdicts import primary_of
 
-_ROLES = {"control": "A/A control", "benchmark": "Benchmarks"}
+_ROLES = {"control": "A/A control", "benchmark": "Benchmarks", "analysis": "Analyses"}
 
 
 def groups(experiment: dict[str, Any], styles: dict[str, Style], primary: dict[str, Any]) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def _group(
         "counts": f"{ended} of {len(runs)} ended",
         "mean_text": _mean_text(finite),
         "range_text": f"{number(min(finite))} to {number(max(finite))}" if len(finite) > 1 else "",
-        "skipped": number(sum(skipped)) if skipped and title != "Benchmarks" else "",
+        "skipped": number(sum(skipped)) if skipped and title not in ("Benchmarks", "Analyses") else "",
         "delta_text": _delta_text(values, baseline, primary),
         "non_finite": _first_non_finite(runs),
         "runs": [_run(run, metric) for run in runs],
@@ -106,10 +106,11 @@ def _first_non_finite(runs: list[dict[str, Any]]) -> str:
 
 def _run(run: dict[str, Any], metric: str) -> dict[str, Any]:
     reason = run["reason"] or {}
-    label = f"{run['recipe_name']}, benchmark" if run["kind"] == "benchmark" else f"seed {run['seed']}"
+    is_training = run["kind"] == "train"
+    label = f"seed {run['seed']}" if is_training else f"{run['recipe_name']}, {run['kind']}"
     return {
         **{key: run[key] for key in ("id", "state", "attempt", "numerics")},
-        "step_text": "" if run["kind"] == "benchmark" else f"{run['step']}/{run['steps']}",
+        "step_text": f"{run['step']}/{run['steps']}" if is_training else "",
         "label": label,
         "primary": run["metrics"].get(metric, {}).get("last"),
         "loss": run["metrics"].get("train/loss", {}).get("last"),

@@ -38,7 +38,7 @@ def cancel_experiment(session: Session, experiment_id: int, by: str = "", now: d
     runs = session.execute(active).scalars().all()
     for run in runs:
         _cancel(session, run, by, now)
-    if runs:
+    if any(run.role != "analysis" for run in runs):
         experiment = session.get_one(Experiment, experiment_id, with_for_update=True)
         experiment.state = "cancelled"
         session.flush()
@@ -49,7 +49,7 @@ def cancel_experiment(session: Session, experiment_id: int, by: str = "", now: d
 def retry_run(session: Session, run_id: int, now: datetime | None = None) -> bool:
     """Queue a failed or cancelled run again as its next attempt; False if it is queued, running or completed.
 
-    Its experiment is open again, and is judged once all its runs have ended.
+    Its experiment is open again, and is judged once all its runs have ended; an analysis changes nothing there.
     """
     now = now or store_now(session)
     run = _locked_run(session, run_id)
@@ -59,6 +59,8 @@ def retry_run(session: Session, run_id: int, now: datetime | None = None) -> boo
     run.cancel_requested_at = run.worker_id = run.lease_expires_at = run.published_at = None
     run.max_attempts = max(run.max_attempts, run.attempt + 1)
     session.flush()
+    if run.role == "analysis":
+        return True
     experiment = session.get_one(Experiment, run.experiment_id, with_for_update=True)
     experiment.state = "running"
     experiment.ended_at = experiment.judged_at = experiment.comparison = None

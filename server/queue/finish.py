@@ -67,7 +67,8 @@ def settle_experiment(session: Session, experiment_id: int, now: datetime) -> No
     """Bring the experiment's state in line with its runs.
 
     The experiment's row is locked before its runs are counted, so that of two runs ending at once the second sees
-    the first. ``cancelled`` stays; an experiment all of whose runs were cancelled becomes so.
+    the first. ``cancelled`` stays; an experiment all of whose runs were cancelled becomes so. Analyses
+    do not count: they delay no verdict.
     """
     experiment = session.execute(
         select(Experiment)
@@ -75,7 +76,8 @@ def settle_experiment(session: Session, experiment_id: int, now: datetime) -> No
         .with_for_update()
         .execution_options(populate_existing=True)
     ).scalar_one()
-    states = set(session.scalars(select(Run.state).where(Run.experiment_id == experiment_id).distinct()))
+    of_experiment = (Run.experiment_id == experiment_id, Run.role != "analysis")
+    states = set(session.scalars(select(Run.state).where(*of_experiment).distinct()))
     if states & {"queued", "running"}:
         return
     if states == {"cancelled"}:

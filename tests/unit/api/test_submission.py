@@ -286,7 +286,7 @@ def test_the_estimate_comes_from_history(team: Team) -> None:
     url, client = f"{URL}/estimate", team.client("submitter")
     body = {"workload": "digits-cnn", "recipes": ["fp32", "bf16"], "seeds": 3, "steps": 60}
     unknown = client.post(url, json=body).json()
-    assert unknown["runs"] == {"train": 6, "control": 3, "benchmark": 1, "total": 10}
+    assert unknown["runs"] == {"train": 6, "control": 3, "benchmark": 1, "analysis": 0, "total": 10}
     assert unknown["expected_minutes"] is None
     assert client.post(url, json={**body, "seeds": [1, 1]}).status_code == 422
     _submit(team, seeds=1, recipes=["fp32", "bf16"])

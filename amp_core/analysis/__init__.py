@@ -1,0 +1,26 @@
+"""The analyses as a child process executes them; their options are in `amp_core.analyses`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from amp_core.config import RunConfig
+from amp_core.errors import AnalysisError
+from amp_core.events import Event
+from amp_core.workload import Workload
+
+Analysis: TypeAlias = Callable[[RunConfig, Workload], Iterator[Event]]
+
+ANALYSES: dict[str, Analysis] = {}
+
+
+def analysis_of(kind: str) -> Analysis:
+    """The analysis of a kind: it yields `Started`, `Progress` and `Report`s, and ends with `Finished`.
+
+    Raises:
+        AnalysisError: if this version has none of that kind.
+    """
+    if kind not in ANALYSES:
+        raise AnalysisError(f"analysis kind={kind!r} is unknown to this worker: choose one of {', '.join(ANALYSES)}")
+    return ANALYSES[kind]

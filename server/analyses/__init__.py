@@ -1,0 +1,1 @@
+"""Analyses: runs that answer one question about a recipe, asked for with a submission or afterwards."""
