@@ -107,6 +107,79 @@ class Numerics(Event, frozen=True, kw_only=True, tag="numerics"):
     modules: list[ModuleStatistics]
 
 
+class ExponentHistograms(Event, frozen=True, kw_only=True, tag="exponent_histograms"):
+    """Counts of exponents by module at one step; `amp_core.telemetry.exponents.read` reads them and tells the layout.
+
+    ``kind``: ``activations`` (outputs of modules in forward), ``gradients`` (of weights, after unscaling and before
+    clipping) or ``weights`` (before the update). ``scale``: the loss scale of the step. ``modules`` in forward order.
+    """
+
+    step: int
+    kind: str
+    scale: float
+    modules: list[str]
+    counts: str
+
+
+class Operations(msgspec.Struct, frozen=True, kw_only=True):
+    """Operations of one kind in one module: ``dtype`` is the type they computed in, ``flops`` those of products.
+
+    ``seconds`` are those of the host's clock on a CPU and of the device's on CUDA.
+    """
+
+    module: str
+    phase: str  # "forward" or "backward"
+    op: str
+    dtype: str
+    calls: int
+    flops: int
+    seconds: float
+
+
+class Casts(msgspec.Struct, frozen=True, kw_only=True):
+    """Conversions between floating-point types in one module; ``num_bytes`` are those written."""
+
+    module: str
+    phase: str
+    source: str
+    target: str
+    calls: int
+    num_bytes: int
+    seconds: float
+
+
+class Misaligned(msgspec.Struct, frozen=True, kw_only=True):
+    """A product with a dimension off the multiple that tensor cores want: 8 for fp16 and bf16, 16 for fp8."""
+
+    module: str
+    op: str
+    shapes: list[list[int]]
+    multiple: int
+
+
+class EffectivePrecision(Event, frozen=True, kw_only=True, tag="effective_precision"):
+    """What one step really computed in. ``asked``: the type the recipe wants for matrix products.
+
+    ``flops`` and ``seconds`` are sums by type: of matrix products and convolutions, and of all operations.
+    ``kept_flops`` are the part of ``flops`` in modules that the recipe keeps in FP32. ``took_effect`` is None where it
+    cannot be told. ``kernels`` names what ran on the device (CUDA only), each with whether it uses tensor cores.
+    """
+
+    step: int
+    asked: str
+    took_effect: bool | None
+    sentence: str
+    flops: dict[str, int]
+    kept_flops: dict[str, int]
+    seconds: dict[str, float]
+    operations: list[Operations]
+    casts: list[Casts]
+    flags: dict[str, str]
+    fused: dict[str, bool]
+    misaligned: list[Misaligned] = []
+    kernels: dict[str, bool] = {}
+
+
 class ZeroGradients(Event, frozen=True, kw_only=True, tag="zero_gradients"):
     """Modules whose gradients became exact zeros, and what the same batch gives at another loss scale.
 
@@ -216,6 +289,8 @@ AnyEvent = (
     | SkipsRepeat
     | NonFinite
     | Numerics
+    | ExponentHistograms
+    | EffectivePrecision
     | ZeroGradients
     | Checkpointed
     | NoCheckpoint
