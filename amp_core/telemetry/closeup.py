@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +12,7 @@ from amp_core.events import Event
 from amp_core.probe import Probe
 from amp_core.seeding import rng_state
 from amp_core.step import TrainStep
+from amp_core.telemetry.exponent_sampling import ExponentSampler
 from amp_core.telemetry.gradients import OwnedParameters, forward_order, owners
 from amp_core.telemetry.memory import SavedBytes
 from amp_core.telemetry.numerics import NumericsSampler
@@ -27,6 +29,7 @@ class CloseUp:
         self._step = step
         self._sampler = sampler
         self._recorder = recorder
+        self._exponents = ExponentSampler(step.model)
         self._order: list[str] = []
         self._owned: list[OwnedParameters] = []
 
@@ -46,13 +49,18 @@ class CloseUp:
     def backward(self, number: int, batches: Sequence[Any]) -> tuple[Tensor, list[Event]]:
         """`TrainStep.backward`, and what was seen."""
         rng = rng_state(self._step.precision.device)
-        loss = self._watched_backward(number, batches)
+        with_exponents = self._sampler.keeps_exponents(number)
+        with ExitStack() as stack:
+            if with_exponents and not self._step.precision.recipe.compile:
+                stack.enter_context(self._exponents.watching())
+            loss = self._watched_backward(number, batches)
         if not self._sampler.due(number):
             return loss, []
         scaler = self._step.scaler
         scale = float(scaler.current_scale) if scaler is not None else 1.0
         probe = Probe(self._step, batches, rng, self._order)
-        return loss, self._sampler.sample(number, self._owned, probe, scale)
+        events = self._sampler.sample(number, self._owned, probe, scale)
+        return loss, [*events, *self._exponents.events(number, self._owned, scale)] if with_exponents else events
 
     def _watched_backward(self, number: int, batches: Sequence[Any]) -> Tensor:
         model = self._step.model

@@ -10,6 +10,7 @@ import torch
 from amp_core.events import Event, Numerics, ZeroGradients
 from amp_core.precision import Precision
 from amp_core.probe import Probe
+from amp_core.telemetry.exponent_sampling import is_kept
 from amp_core.telemetry.gradients import (
     GradientCounts,
     OwnedParameters,
@@ -47,6 +48,10 @@ class NumericsSampler:
         """Whether this step is sampled."""
         return step == 1 or step % self._every == 0 or step == self._last_step
 
+    def keeps_exponents(self, step: int) -> bool:
+        """Whether this step is sampled, and its exponents are counted as well."""
+        return self.due(step) and is_kept(step, self._every, self._last_step)
+
     def sample(self, step: int, owned: Sequence[OwnedParameters], probe: Probe, loss_scale: float) -> list[Event]:
         """Statistics of the gradients in ``.grad``, before the weights change; waits for the device."""
         reference = self._reference(step, owned, probe)
@@ -55,7 +60,7 @@ class NumericsSampler:
             Numerics(step=step, loss_scale=loss_scale, modules=[count.statistics() for count in counts])
         ]
         if not self._precision.lowers:
-            self._recorder.add("grad/fp16_underflow_fraction", step, _fp16_underflow_fraction(owned))
+            self._recorder.add("grad/fp16_underflow_fraction", step, fp16_underflow_fraction(owned))
         elif reference is not None:
             self._recorder.add("grad/underflow_fraction", step, underflow_fraction(counts))
         zeros = {count.module: count.zero_fraction for count in counts if count.zero_fraction >= ZERO_FRACTION}
@@ -82,7 +87,8 @@ class NumericsSampler:
         )
 
 
-def _fp16_underflow_fraction(owned: Sequence[OwnedParameters]) -> float:
+def fp16_underflow_fraction(owned: Sequence[OwnedParameters]) -> float:
+    """Share of the nonzero gradient elements that fp16 would turn into zero; NaN without gradients. Waits."""
     gradients = [dense(p.grad) for owner in owned for p in owner.parameters if p.grad is not None]
     if not gradients:
         return float("nan")

@@ -13,6 +13,7 @@ from server.pages.formats import between, number, percent, size
 
 MAX_EVENTS = 300
 ALARM_FRACTION = 0.5
+UNLISTED = ("numerics", "benchmark_block", "exponent_histograms")  # shown in places of their own
 _TONES = {
     "step_skipped": "caution",
     "non_finite": "unsafe",
@@ -78,7 +79,7 @@ def latest_events(session: Session, run_id: int) -> list[dict[str, Any]]:
     """The newest events in words, newest first; sampled statistics have their own table."""
     query = (
         select(Event)
-        .where(Event.run_id == run_id, Event.kind.not_in(("numerics", "benchmark_block")))
+        .where(Event.run_id == run_id, Event.kind.not_in(UNLISTED))
         .order_by(Event.attempt.desc(), Event.sequence.desc())
         .limit(MAX_EVENTS)
     )
@@ -95,7 +96,7 @@ def latest_events(session: Session, run_id: int) -> list[dict[str, Any]]:
 
 def events_note(session: Session, run_id: int, shown: int) -> str:
     """Whether the list is whole."""
-    query = select(func.count()).where(Event.run_id == run_id, Event.kind.not_in(("numerics", "benchmark_block")))
+    query = select(func.count()).where(Event.run_id == run_id, Event.kind.not_in(UNLISTED))
     total = session.scalar(query) or 0
     return "all of them, newest first" if total <= shown else f"the newest {shown} of {total}"
 

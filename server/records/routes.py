@@ -7,14 +7,25 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from amp_core.telemetry.exponents import EDGES, MIN_EXPONENT, Histogram, merged
 from server.access import viewer
+from server.db.json_values import spell
 from server.db.tables import Artifact
 from server.errors import NotFound
 from server.paging import decode_cursor, encode_cursor
 from server.records.artifacts import artifact_with_content, artifacts_of
 from server.records.events import event_json, events_of
+from server.records.exponents import ExponentSample, exponent_samples
 from server.records.logs import log_end, read_log
-from server.records.schemas import ArtifactList, ArtifactOut, EventList, EventOut, LogOut
+from server.records.schemas import (
+    ArtifactList,
+    ArtifactOut,
+    EventList,
+    EventOut,
+    ExponentSampleOut,
+    ExponentsOut,
+    LogOut,
+)
 from server.records.subjects import Id, find_run
 from server.state import DatabaseOf
 
@@ -72,6 +83,56 @@ def show_log(
         end_position=end,
         text=piece.text,
     )
+
+
+@router.get("/runs/{run_id}/exponents")
+def show_exponents(
+    run_id: Id,
+    database: DatabaseOf,
+    kind: Literal["activations", "gradients", "weights"] = "gradients",
+    module: Annotated[str | None, Query(max_length=400, description="One module; all of them when left out.")] = None,
+    step: Annotated[int | None, Query(ge=1, lt=2**62, description="One sampled step; all when left out.")] = None,
+) -> ExponentsOut:
+    """Histograms of exponents by step: of gradients after unscaling, of weights, or of what modules put out."""
+    with database.read() as session:
+        find_run(session, run_id)
+        samples = exponent_samples(session, run_id, kind, step)
+    modules = list(dict.fromkeys(name for sample in samples for name in sample.modules))
+    if module is not None and module not in modules:
+        raise NotFound(
+            f"run {run_id} has no exponents of {kind} of module {module!r}"
+            f"{'' if step is None else f' at step {step}'}: leave module and step out to see what it has"
+        )
+    return ExponentsOut(
+        run_id=run_id,
+        kind=kind,
+        module=module,
+        modules=modules,
+        edges=list(EDGES),
+        samples=[_bins(sample, module) for sample in samples if module is None or module in sample.modules],
+    )
+
+
+def _bins(sample: ExponentSample, module: str | None) -> ExponentSampleOut:
+    histogram = merged(sample.modules.values()) if module is None else sample.modules[module]
+    exponents, counts = histogram.by_exponent()
+    return ExponentSampleOut(
+        step=sample.step,
+        attempt=sample.attempt,
+        scale=spell(sample.scale),
+        num_elements=histogram.num_elements,
+        zeros=histogram.zeros,
+        infinite=histogram.infinite,
+        nan=histogram.nan,
+        exponents=exponents,
+        counts=counts,
+        classes=_classes(histogram, exponents),
+    )
+
+
+def _classes(histogram: Histogram, exponents: list[int]) -> list[list[int]]:
+    rows: list[list[int]] = histogram.finite[[exponent - MIN_EXPONENT for exponent in exponents]].tolist()
+    return rows
 
 
 @router.get("/runs/{run_id}/artifacts")

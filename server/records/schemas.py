@@ -60,3 +60,33 @@ class ArtifactOut(BaseModel):
 class ArtifactList(BaseModel):
     items: list[ArtifactOut]
     next_cursor: str | None = None
+
+
+class ExponentSampleOut(BaseModel):
+    """Elements by exponent at one step: ``counts[i]`` have magnitudes from 2**exponents[i] to below twice that.
+
+    ``classes[i]`` splits ``counts[i]`` at the ``edges`` of the mantissa, where some format's rounding turns.
+    ``scale`` is the loss scale of the step; gradients are counted after unscaling.
+    """
+
+    step: int
+    attempt: int
+    scale: float | str
+    num_elements: int
+    zeros: int
+    infinite: int
+    nan: int
+    exponents: list[int]
+    counts: list[int]
+    classes: list[list[int]]
+
+
+class ExponentsOut(BaseModel):
+    """Exponent histograms of a run, by step: of one module, or of all of them merged when ``module`` is null."""
+
+    run_id: int
+    kind: str
+    module: str | None
+    modules: list[str]
+    edges: list[int]
+    samples: list[ExponentSampleOut]
