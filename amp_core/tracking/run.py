@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import platform
+import struct
 import sys
 import threading
 import time
@@ -14,6 +15,8 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from itertools import islice
+from operator import index, itemgetter
+from time import time as now
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,11 +26,18 @@ from amp_core.tracking.connection import Connection, TrackingError, Unreachable
 
 FRAMES = "application/vnd.ampboard.frames"
 SEND_S = 0.5
+FULL_S = 0.1  # how often the thread looks whether a batch is full before its time
 ALIVE_S = 20.0
 RETRY_S = 2.0
 FINISH_S = 60.0
 MAX_BATCH_POINTS = 100_000  # 24 bytes each: below the server's limit for a body
+CALLS_AT_ONCE = 256
+MAX_STEP = 2**63 - 1
+MAX_NAME_CHARS = 200
 MAX_WAITING_CALLS = 2_000_000
+
+_LAST = struct.Struct("d")
+_VALUES = itemgetter(3)
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +68,7 @@ class TrackedRun:
         self.num_dropped = 0
         self._connection = connection
         self._inbox: deque[Call] = deque()
+        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._step = 0
         self._sequence = 0
         self._unsent: bytes | None = None
@@ -66,6 +77,7 @@ class TrackedRun:
         self._began = time.monotonic()
         self._wake, self._stop = threading.Event(), threading.Event()
         self._end: AnyEvent | None = None
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, name=f"ampboard-{run_id}", daemon=True)
         self._thread.start()
         atexit.register(_finish_at_exit, weakref.ref(self))
@@ -74,10 +86,19 @@ class TrackedRun:
         """Keep numbers of a step; without one, of the step after the last. Values are taken by `float`, at once."""
         if step is None:
             step = self._step + 1
+        elif type(step) is not int:
+            step = index(step)  # a step that is no whole number is told of here, not in the thread
+        if not -MAX_STEP <= step <= MAX_STEP:
+            raise ValueError(f"step {step} does not fit 64 bits: count steps from 0 or 1")
+        names, values = tuple(metrics), tuple(metrics.values())
+        for value in values:
+            if type(value) is not float:  # numbers of other kinds, tensors too, which change later
+                values = tuple(map(float, values))
+                break
         self._step = step
-        point = {name: value if type(value) is float else float(value) for name, value in metrics.items()}
-        if point:
-            self._inbox.append((step, time.time(), point))
+        if values:
+            # Tuples of numbers: the garbage collector soon leaves them alone, however many wait.
+            self._inbox.append((step, now(), self._known.get(names) or self._checked(names), values))
 
     def finish(self, timeout_s: float = FINISH_S) -> None:
         """Send what is left and end the run. Raises `TrackingError` when that cannot be done in time."""
@@ -111,36 +132,70 @@ class TrackedRun:
                 "will count the run as lost. Check that it can be reached"
             )
 
+    def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names that are seen for the first time; from then on every call that has them shares one tuple."""
+        for name in names:
+            if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
+                raise ValueError(f"{name!r} is no name of a metric: use 1 to {MAX_NAME_CHARS} printable characters")
+        self._known[names] = names
+        return names
+
     def _run(self) -> None:
         """Send until the run has ended, whatever the server does in between."""
         spoken = time.monotonic()
         while self._refusal is None:
             stopping = self._stop.is_set()
             try:
-                if self._send_waiting():
+                if self._send_waiting(stopping):
                     spoken = time.monotonic()
                 elif time.monotonic() - spoken > ALIVE_S:
                     self._post(b"")
                     spoken = time.monotonic()
-                if stopping and not self._inbox:
-                    self._send_end()
+                if stopping:
+                    self._connection.close()
                     return
             except Unreachable as error:
                 logger.warning("run %d: %s; trying again", self.id, error)
                 self._bound_inbox()
                 self._wake.wait(RETRY_S)
+                if stopping:
+                    time.sleep(RETRY_S)
             except TrackingError as error:
                 logger.error("run %d is not recorded any more: %s", self.id, error)
                 self._refusal = error
+            except Exception as error:  # whatever it is, finish() has to tell of it
+                logger.exception("run %d is not recorded any more", self.id)
+                self._refusal = TrackingError(f"run {self.id} could not be sent on: {type(error).__name__}: {error}")
             if not stopping:
-                self._wake.wait(SEND_S)
+                self._wait()
 
-    def _send_waiting(self) -> bool:
-        """Send everything in the inbox, in batches; whether there was anything."""
+    def _wait(self) -> None:
+        """Until it is time to send, a batch is full, or the run is to end."""
+        until = time.monotonic() + SEND_S
+        while not self._is_full() and (left := until - time.monotonic()) > 0:
+            if self._wake.wait(min(left, FULL_S)):
+                return
+
+    def _is_full(self) -> bool:
+        waiting = len(self._inbox)
+        return waiting > 0 and waiting * len(self._inbox[0][3]) >= MAX_BATCH_POINTS
+
+    def _send_waiting(self, stopping: bool) -> bool:
+        """Send the inbox, in batches, and the end of the run with the last of them; whether there was anything.
+
+        A loop that logs faster than the server stores is sent in full batches, never in many small ones.
+        """
         sent = False
-        while self._unsent is not None or self._inbox:
+        while (
+            self._unsent is not None
+            or (self._inbox and (stopping or not sent or self._is_full()))
+            or (stopping and not self._has_ended)
+        ):
             if self._unsent is None:
-                self._unsent = self._batch()
+                self._unsent = self._batch() if self._inbox else b""
+                if stopping and not self._inbox:
+                    self._unsent += self._frame(self._ending())
+                    self._has_ended = True
             self._post(self._unsent)
             self._unsent = None
             sent = True
@@ -150,26 +205,20 @@ class TrackedRun:
         calls: list[Call] = []
         num_points = 0
         while self._inbox and num_points < MAX_BATCH_POINTS:
-            call = self._inbox.popleft()
-            calls.append(call)
-            num_points += len(call[2])
-        self._last |= calls[-1][2]
-        return self._frame(Segment(columns=columns_of(calls)))
+            fitting = (MAX_BATCH_POINTS - num_points) // len(self._inbox[0][3])
+            size = max(1, min(len(self._inbox), CALLS_AT_ONCE, fitting))
+            some = list(islice(iter(self._inbox.popleft, None), size))
+            num_points += sum(map(len, map(_VALUES, some)))
+            calls += some
+        columns = columns_of(calls)
+        self._last |= {column.name: _LAST.unpack(column.values[-8:])[0] for column in columns}
+        return self._frame(Segment(columns=columns))
 
-    def _send_end(self) -> None:
-        end = self._end or Finished(
+    def _ending(self) -> AnyEvent:
+        return self._end or Finished(
             metrics=self._last, steps=self._step, skipped_steps=0, samples=0, lost_samples=0,
             train_s=time.monotonic() - self._began, warmup_s=math.nan,
         )  # fmt: skip
-        body = self._frame(end)
-        while True:
-            try:
-                self._post(body)
-                break
-            except Unreachable as error:
-                logger.warning("run %d: %s; trying again", self.id, error)
-                time.sleep(RETRY_S)
-        self._connection.close()
 
     def _frame(self, event: AnyEvent) -> bytes:
         self._sequence += 1

@@ -53,7 +53,9 @@ def arrivals_after(
 
 def last_arrival(session: Session, run_id: int, attempt: int) -> int:
     """The sequence of the newest segment stored of an attempt; 0 when there is none."""
-    return last_arrivals(session, [run_id]).get((run_id, attempt), 0)
+    waiting = select(func.max(Segment.sequence)).where(Segment.run_id == run_id, Segment.attempt == attempt)
+    folded = select(Fold.sequence).where(Fold.run_id == run_id, Fold.attempt == attempt)
+    return session.scalar(select(func.coalesce(waiting.scalar_subquery(), folded.scalar_subquery(), 0))) or 0
 
 
 def last_arrivals(session: Session, run_ids: Sequence[int]) -> dict[tuple[int, int], int]:

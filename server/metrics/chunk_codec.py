@@ -117,7 +117,10 @@ def read_previews(previews: Sequence[bytes]) -> list[Points]:
 
 def count_non_finite(points: Points, shift: int) -> Counts:
     """NaN and infinities by bin of 2^``shift`` steps; bins without any are left out."""
-    odd = points.take(~np.isfinite(points.values))
+    is_finite = np.isfinite(points.values)
+    if is_finite.all():
+        return np.empty(0, _COUNTS)
+    odd = points.take(~is_finite)
     records = np.empty(len(odd), _COUNTS)
     records["step"] = odd.steps
     records["nan"] = np.isnan(odd.values)

@@ -7,11 +7,11 @@ whatever the length of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Table, delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from server.db.tables import Axis, Chunk, Fold, Segment, Series
@@ -23,6 +23,10 @@ CHUNK_POINTS = 8192
 FOLD_SEGMENTS = 256
 FOLD_POINTS = 200_000
 _NAMES_AT_ONCE = 200
+_INSERT_AXIS = insert(cast(Table, Axis.__table__)).returning(Axis.id)
+_INSERT_CHUNKS = insert(cast(Table, Chunk.__table__))
+
+Gathered = tuple[int, dict[str, Points]]  # a segment: its sequence and what it brought
 
 
 class _New(NamedTuple):
@@ -43,26 +47,35 @@ def fold_of(session: Session, run_id: int, attempt: int) -> Fold:
     return row
 
 
-def is_due(row: Fold) -> bool:
-    """Whether enough has gathered to be folded."""
-    return row.num_segments >= FOLD_SEGMENTS or row.num_points >= FOLD_POINTS
+def is_due(row: Fold, num_segments: int, num_points: int, num_series: int) -> bool:
+    """Whether so much has gathered with these new segments that it is folded, or they alone are worth it."""
+    if row.num_segments + num_segments >= FOLD_SEGMENTS or row.num_points + num_points >= FOLD_POINTS:
+        return True
+    return 2 * num_points >= CHUNK_POINTS * max(1, num_series)
+
+
+def merged_series(arrivals: Sequence[Gathered]) -> dict[str, Points]:
+    """The points of every series that has any, in order of arrival."""
+    return {name: concatenate(points for _, points in parts) for name, parts in _by_series(arrivals).items()}
 
 
 def fold(session: Session, run_id: int, attempt: int) -> int:
     """Fold every segment of the attempt; return how many those were. Nothing to fold changes nothing."""
-    session.flush()
+    return fold_with(session, fold_of(session, run_id, attempt), [])
+
+
+def fold_with(session: Session, row: Fold, fresh: Sequence[Gathered]) -> int:
+    """`fold`, and in the same go ``fresh`` segments that come after the others and never were rows."""
+    run_id, attempt = row.run_id, row.attempt
     rows = session.execute(
         select(Segment.sequence, Segment.payload)
         .where(Segment.run_id == run_id, Segment.attempt == attempt)
         .order_by(Segment.sequence)
     ).all()
-    if not rows:
+    gathered = [*((sequence, unpack(payload)) for sequence, payload in rows), *fresh]
+    if not gathered:
         return 0
-    parts: dict[str, list[tuple[int, Points]]] = {}
-    for sequence, payload in rows:
-        for name, points in unpack(payload).items():
-            if len(points):
-                parts.setdefault(name, []).append((sequence, points))
+    parts = _by_series(gathered)
     last = _last_numbers(session, run_id, attempt, list(parts))
     unfinished = _take_unfinished(session, run_id, attempt, last)
     new = [
@@ -71,14 +84,22 @@ def fold(session: Session, run_id: int, attempt: int) -> int:
         for chunk in _cut(name, last[name] + (name not in unfinished), pieces, unfinished.get(name))
     ]
     _insert(session, run_id, attempt, new)
-    through = rows[-1][0]
-    session.execute(
-        delete(Segment).where(Segment.run_id == run_id, Segment.attempt == attempt, Segment.sequence <= through)
-    )
-    row = fold_of(session, run_id, attempt)
-    row.sequence, row.num_segments, row.num_points = through, 0, 0
+    if rows:
+        session.execute(
+            delete(Segment).where(Segment.run_id == run_id, Segment.attempt == attempt, Segment.sequence <= rows[-1][0])
+        )
+    row.sequence, row.num_segments, row.num_points = gathered[-1][0], 0, 0
     session.flush()
-    return len(rows)
+    return len(gathered)
+
+
+def _by_series(gathered: Sequence[Gathered]) -> dict[str, list[tuple[int, Points]]]:
+    parts: dict[str, list[tuple[int, Points]]] = {}
+    for sequence, columns in gathered:
+        for name, points in columns.items():
+            if len(points):
+                parts.setdefault(name, []).append((sequence, points))
+    return parts
 
 
 _Unfinished = dict[str, tuple[Points, AxisColumns]]
@@ -140,20 +161,17 @@ def _cut(
 
 
 def _insert(session: Session, run_id: int, attempt: int, new: list[_New]) -> None:
-    axes: dict[bytes, Axis] = {}
-    of_chunk: list[Axis] = []
+    connection = session.connection()
+    axis_ids: dict[bytes, int] = {}
+    rows = []
     for chunk in new:
         key = chunk.axis.key()
-        if key not in axes:
-            axes[key] = Axis(run_id=run_id, payload=pack_axis(chunk.axis))
-        of_chunk.append(axes[key])
-    session.add_all(axes.values())
-    session.flush()
-    rows = [_row(run_id, attempt, chunk, axis.id) for chunk, axis in zip(new, of_chunk, strict=True)]
+        if key not in axis_ids:
+            axis = {"run_id": run_id, "payload": pack_axis(chunk.axis)}
+            axis_ids[key] = connection.execute(_INSERT_AXIS, axis).scalar_one()
+        rows.append(_row(run_id, attempt, chunk, axis_ids[key]))
     if rows:
-        session.execute(insert(Chunk), rows)
-    for axis in axes.values():
-        session.expunge(axis)  # its bytes need not live as long as the session
+        connection.execute(_INSERT_CHUNKS, rows)
 
 
 def _row(run_id: int, attempt: int, chunk: _New, axis_id: int) -> dict[str, Any]:

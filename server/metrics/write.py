@@ -8,27 +8,28 @@ the folding that a batch sets off.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from sqlalchemy import select, union_all
+from sqlalchemy import Table, insert, select, union_all
 from sqlalchemy.orm import Session
 
 from amp_core import events
 from amp_core.errors import ProtocolError
 from server.db.errors import LeaseLost
 from server.db.json_values import clean_text, to_json
-from server.db.tables import Event, Run, Segment
+from server.db.tables import Event, Fold, Run, Segment
 from server.metrics.codec import Points, concatenate, pack
-from server.metrics.fold import fold, fold_of, is_due
+from server.metrics.fold import Gathered, fold_of, fold_with, is_due, merged_series
 from server.metrics.summaries import update_summaries
 from server.records.artifacts import store_artifact
 from server.records.events import clock, event_row
 from server.records.logs import add_log
 
-__all__ = ["LeaseLost", "store_arrivals", "store_frames", "store_log"]
+__all__ = ["LeaseLost", "add_frames", "check_held", "store_arrivals", "store_frames", "store_log"]
 
 MAX_NAME_CHARS = 200
+_INSERT_SEGMENTS = insert(cast(Table, Segment.__table__))
 
 
 def store_frames(session: Session, run_id: int, attempt: int, frames: Sequence[events.Frame]) -> int:
@@ -41,11 +42,20 @@ def store_frames(session: Session, run_id: int, attempt: int, frames: Sequence[e
         LeaseLost: when the run is not running this attempt; nothing is stored.
         ProtocolError: for a column that is no series.
     """
-    run = _held_run(session, run_id, attempt)
-    gathered = fold_of(session, run_id, attempt)
-    known = _stored_sequences(session, run_id, attempt, [frame.sequence for frame in frames])
-    series: dict[str, list[Points]] = {}
-    num_new, last_step = 0, 0
+    return add_frames(session, _held_run(session, run_id, attempt), frames)
+
+
+def add_frames(session: Session, run: Run, frames: Sequence[events.Frame]) -> int:
+    """`store_frames` for a run whose row the caller has locked and checked."""
+    with session.no_autoflush:  # one flush at the end writes each changed row once
+        return _add_frames(session, run, frames)
+
+
+def _add_frames(session: Session, run: Run, frames: Sequence[events.Frame]) -> int:
+    gathered = fold_of(session, run.id, run.attempt)
+    known = _stored_sequences(session, run.id, run.attempt, [frame.sequence for frame in frames])
+    arrivals: list[Gathered] = []
+    num_new, last_step, is_over = 0, 0, False
     for frame in frames:
         event = frame.event
         is_folded = isinstance(event, events.Segment) and frame.sequence <= gathered.sequence
@@ -53,49 +63,43 @@ def store_frames(session: Session, run_id: int, attempt: int, frames: Sequence[e
             continue
         known.add(frame.sequence)
         if isinstance(event, events.Segment):
-            columns = _columns(event)
-            row = _segment_row(run_id, attempt, frame.sequence, columns)
-            session.add(row)
-            gathered.num_segments += 1
-            gathered.num_points += row.num_points
-            for name, points in columns.items():
-                series.setdefault(name, []).append(points)
+            arrivals.append((frame.sequence, _columns(event)))
         elif isinstance(event, events.Artifact):
-            num_new += store_artifact(session, run_id, attempt, event, clock(frame.at))
+            num_new += store_artifact(session, run.id, run.attempt, event, clock(frame.at))
             continue
         else:
-            told = event_row(run_id, attempt, frame)
+            told = event_row(run.id, run.attempt, frame)
             session.add(told)
             last_step = max(last_step, told.step or 0)
+            is_over = is_over or isinstance(event, events.Finished | events.Failed | events.Paused)
             _note(run, event)
         num_new += 1
+    if arrivals:
+        last_step = max(last_step, _add_arrivals(session, gathered, arrivals, folds=is_over))
     if num_new:
-        merged = {name: concatenate(parts) for name, parts in series.items()}
-        update_summaries(session, run_id, attempt, merged)
-        last_step = max([last_step, *(int(points.steps.max()) for points in merged.values())])
         run.step = max(run.step, last_step)  # a new attempt begins at 0
     session.flush()
-    if is_due(gathered):
-        fold(session, run_id, attempt)
     return num_new
 
 
-def store_arrivals(
-    session: Session, run_id: int, attempt: int, arrivals: Sequence[tuple[int, dict[str, Points]]], *, folds: bool
-) -> None:
+def store_arrivals(session: Session, run_id: int, attempt: int, arrivals: Sequence[Gathered], *, folds: bool) -> None:
     """Store segments of an attempt that nobody writes any more, such as an import's, and fold them when due or told."""
-    gathered = fold_of(session, run_id, attempt)
-    series: dict[str, list[Points]] = {}
-    for sequence, columns in arrivals:
-        row = _segment_row(run_id, attempt, sequence, columns)
-        session.add(row)
-        gathered.num_segments += 1
-        gathered.num_points += row.num_points
-        for name, points in columns.items():
-            series.setdefault(name, []).append(points)
-    update_summaries(session, run_id, attempt, {name: concatenate(parts) for name, parts in series.items()})
-    if folds or is_due(gathered):
-        fold(session, run_id, attempt)
+    _add_arrivals(session, fold_of(session, run_id, attempt), arrivals, folds=folds)
+
+
+def _add_arrivals(session: Session, gathered: Fold, arrivals: Sequence[Gathered], *, folds: bool) -> int:
+    """Store segments as rows, or at once as chunks when a fold is due; return the highest step."""
+    merged = merged_series(arrivals)
+    update_summaries(session, gathered.run_id, gathered.attempt, merged)
+    num_points = sum(map(len, merged.values()))
+    if folds or is_due(gathered, len(arrivals), num_points, len(merged)):
+        fold_with(session, gathered, arrivals)
+    else:
+        rows = [_segment_row(gathered, sequence, columns) for sequence, columns in arrivals]
+        session.connection().execute(_INSERT_SEGMENTS, rows)
+        gathered.num_segments += len(rows)
+        gathered.num_points += num_points
+    return max((int(points.steps.max()) for points in merged.values()), default=0)
 
 
 def store_log(session: Session, run_id: int, attempt: int, position: int, text: str) -> int:
@@ -109,18 +113,23 @@ def store_log(session: Session, run_id: int, attempt: int, position: int, text: 
 
 
 def _held_run(session: Session, run_id: int, attempt: int) -> Run:
-    """The run's row, locked against claim, cancel and reap until the transaction ends."""
+    """The run's row, locked against claim, cancel and reap until the transaction ends. Raises `LeaseLost`."""
     run = session.scalar(
         select(Run).where(Run.id == run_id).with_for_update(key_share=True).execution_options(populate_existing=True)
     )
     if run is None:
         raise LeaseLost(f"run {run_id} is not in the store any more: stop its process")
+    check_held(run, attempt)
+    return run
+
+
+def check_held(run: Run, attempt: int) -> None:
+    """Raises `LeaseLost` when the run is not running this attempt."""
     if run.state != "running" or run.attempt != attempt:
         raise LeaseLost(
-            f"run {run_id} is {run.state} in attempt {run.attempt}; attempt {attempt} may not write any more: "
+            f"run {run.id} is {run.state} in attempt {run.attempt}; attempt {attempt} may not write any more: "
             "stop its process"
         )
-    return run
 
 
 def _stored_sequences(session: Session, run_id: int, attempt: int, sequences: list[int]) -> set[int]:
@@ -171,14 +180,13 @@ def _columns(segment: events.Segment) -> dict[str, Points]:
     return {name: concatenate(points) for name, points in parts.items()}
 
 
-def _segment_row(run_id: int, attempt: int, sequence: int, columns: dict[str, Points]) -> Segment:
-    steps = concatenate(columns.values()).steps
-    return Segment(
-        run_id=run_id,
-        attempt=attempt,
-        sequence=sequence,
-        num_points=len(steps),
-        min_step=int(steps.min()) if len(steps) else 0,
-        max_step=int(steps.max()) if len(steps) else 0,
-        payload=pack(columns),
-    )
+def _segment_row(gathered: Fold, sequence: int, columns: dict[str, Points]) -> dict[str, Any]:
+    return {
+        "run_id": gathered.run_id,
+        "attempt": gathered.attempt,
+        "sequence": sequence,
+        "num_points": sum(map(len, columns.values())),
+        "min_step": min((int(points.steps.min()) for points in columns.values() if len(points)), default=0),
+        "max_step": max((int(points.steps.max()) for points in columns.values() if len(points)), default=0),
+        "payload": pack(columns),
+    }

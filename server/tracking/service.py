@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, joinedload
 
 from amp_core import events
 from amp_core.config import Recipe, parse_recipe
@@ -15,16 +15,14 @@ from server.access import Principal
 from server.audit.service import record
 from server.db.errors import LeaseLost
 from server.db.tables import Attempt, Experiment, Run, Workload
-from server.errors import Conflict, Fault, Invalid
+from server.errors import Conflict, Fault, Invalid, NotFound
 from server.experiments.plan import recipe_json
 from server.metrics.arrivals import last_arrival
-from server.metrics.write import store_frames
+from server.metrics.write import add_frames, check_held
 from server.projects.service import project_named
 from server.queue.clock import store_now
 from server.queue.finish import finish
-from server.queue.lease import hold
 from server.runs.parameters import add_parameters
-from server.runs.queries import find_run
 from server.runs.service import check_owner
 from server.tracking.schemas import TrackedRunIn
 
@@ -141,15 +139,15 @@ def store(session: Session, run_id: int, principal: Principal, frames: list[even
 
     Raises `NotFound`, `Forbidden`, `Invalid` for what is no series, and `Conflict` when the run has ended otherwise.
     """
-    run = find_run(session, run_id)
+    run = _locked_run(session, run_id)
     check_owner(principal, run.experiment, "write to runs of")
     if run.config.get("device") != DEVICE:
         raise Conflict(f"run {run_id} is executed by a worker, which alone writes for it")
     if run.state != "running" and frames and _has_all(session, run, frames):
         return Stored(0, last_arrival(session, run_id, 1), run.state, False)  # the answer to the last batch was lost
     try:
-        hold(session, run_id, 1)
-        stored = store_frames(session, run_id, 1, frames)
+        check_held(run, 1)
+        stored = add_frames(session, run, frames)
         run.lease_expires_at = store_now(session) + LEASE
         for frame in frames:
             _end(session, run_id, frame.event)
@@ -160,6 +158,15 @@ def store(session: Session, run_id: int, principal: Principal, frames: list[even
         raise Invalid([Fault(field="body", value=len(frames), rule=str(error), remedy=remedy)]) from error
     asked = run.cancel_requested_at is not None
     return Stored(stored, last_arrival(session, run_id, 1), run.state, asked)
+
+
+def _locked_run(session: Session, run_id: int) -> Run:
+    """The run with its experiment, locked against claim, cancel and reap. Raises `NotFound`."""
+    query = select(Run).where(Run.id == run_id).options(joinedload(Run.experiment))
+    run = session.scalar(query.with_for_update(of=Run, key_share=True).execution_options(populate_existing=True))
+    if run is None:
+        raise NotFound(f"run {run_id} does not exist")
+    return run
 
 
 def _end(session: Session, run_id: int, event: events.AnyEvent) -> None:

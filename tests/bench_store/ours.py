@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import os
@@ -89,24 +90,27 @@ def site(folder: Path) -> Iterator[Site]:
         made.close()
 
 
-def best_logging(folder: Path, num_steps: int, num_metrics: int, rounds: int = 2) -> dict[str, float]:
-    """The better of two rounds: the server is a process of its own, which another program may keep from running."""
-    found = [logging(folder / str(round_), num_steps, num_metrics) for round_ in range(rounds)]
-    return max(found, key=lambda figures: figures["points_per_s"])
+def logging(folder: Path, num_steps: int, num_metrics: int, rounds: int = 2) -> dict[str, float]:
+    """Rate until durable and cost of a call, by the SDK; bytes of the whole data folder when the server has stopped.
 
-
-def logging(folder: Path, num_steps: int, num_metrics: int) -> dict[str, float]:
-    """Rate until durable and cost of a call, by the SDK; bytes of the whole data folder when the server has stopped."""
+    The better of two rounds with one server, as the peers have it in one process: the first pays what a process pays
+    once, and the server is a process of its own, which another program may keep from running.
+    """
     made = calls(num_steps, num_metrics)
+    found = []
     with site(folder) as at:
         empty = num_bytes(str(folder))
-        run = tracking.init("bench", url=at.url, token=at.token)
-        figures = Timed(lambda metrics, step: run.log(metrics, step)).run(made, lambda: run.finish(600))
-        told = json.loads(at.get(f"/api/v1/runs/{run.id}"))["metrics"]
-        assert sum(series["num_points"] for series in told.values()) == num_steps * num_metrics
+        for _ in range(rounds):
+            run = tracking.init("bench", url=at.url, token=at.token)
+            timed = Timed(run.log)
+            found.append(timed.run(made, functools.partial(run.finish, 600)))
+            told = json.loads(at.get(f"/api/v1/runs/{run.id}"))["metrics"]
+            assert sum(series["num_points"] for series in told.values()) == num_steps * num_metrics
     vacuum(at.settings.sqlalchemy_url)
-    figures["bytes_per_point"] = (num_bytes(str(folder)) - empty) / (num_steps * num_metrics)
-    return figures
+    best = max(found, key=lambda figures: figures["points_per_s"])
+    best["first_points_per_s"] = found[0]["points_per_s"]
+    best["bytes_per_point"] = (num_bytes(str(folder)) - empty) / (rounds * num_steps * num_metrics)
+    return best
 
 
 def reading(at: Site, length: int) -> dict[str, float]:
@@ -194,8 +198,7 @@ def searching(at: Site, num_runs: int) -> dict[str, float]:
 def measure(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Everything that is asked of the peers, and a series ten times as long."""
     figures: dict[str, Any] = {
-        name: best_logging(folder / f"log{name}", num_steps, num_metrics)
-        for name, num_steps, num_metrics in job["logging"]
+        name: logging(folder / f"log{name}", num_steps, num_metrics) for name, num_steps, num_metrics in job["logging"]
     }
     with site(folder / "read") as at:
         for length in job["lengths"]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from live_server import LiveServer
 from sqlalchemy import select, update
@@ -162,6 +163,49 @@ def test_a_script_that_just_ends_has_finished(server: LiveServer) -> None:
 
 
 def test_columns_keep_the_order_of_calls() -> None:
-    calls = [(1, 0.0, {"a": 1.0, "b": 2.0}), (2, 0.0, {"b": 3.0, "a": 4.0}), (3, 0.0, {"a": 5.0})]
-    found = [(column.name, len(column.steps) // 8) for column in columns_of(calls)]
-    assert found == [("a", 1), ("b", 1), ("b", 1), ("a", 1), ("a", 1)]
+    calls = [
+        (1, 0.1, ("a", "b"), (1.0, 2.0)), (2, 0.2, ("b", "a"), (3.0, 4.0)),
+        (3, 0.3, ("a",), (5.0,)), (3, 0.4, ("a", "b"), (6.0, 7.0)), (4, 0.5, ("c", "d"), (8.0, 9.0)),
+    ]  # fmt: skip
+    found = {
+        column.name: tuple(np.frombuffer(part, kind).tolist() for part, kind in (
+            (column.steps, "<i8"), (column.values, "<f8"), (column.times, "<f8"),
+        ))
+        for column in columns_of(calls)
+    }  # fmt: skip
+    assert found == {
+        "a": ([1, 2, 3, 3], [1.0, 4.0, 5.0, 6.0], [0.1, 0.2, 0.3, 0.4]),
+        "b": ([1, 2, 3], [2.0, 3.0, 7.0], [0.1, 0.2, 0.4]),
+        "c": ([4], [8.0], [0.5]),
+        "d": ([4], [9.0], [0.5]),
+    }
+    assert columns_of([]) == []
+
+
+def test_what_cannot_be_logged_is_told_at_once_and_loses_nothing(server: LiveServer) -> None:
+    with begin(server) as run:
+        run.log({"loss": 1.0, "ints": 2, "numpy": np.float32(0.5)}, step=1)
+        for metrics, step, error in (
+            ({"loss": 1.0}, 1.5, TypeError), ({"loss": 1.0}, 2**63, ValueError), ({"loss": "high"}, 2, ValueError),
+            ({"": 1.0}, 2, ValueError), ({"x" * 201: 1.0}, 2, ValueError), ({3: 1.0}, 2, ValueError),
+            ({"a\ud800": 1.0}, 2, ValueError), ({"loss": None}, 2, TypeError),
+        ):  # fmt: skip
+            with pytest.raises(error):
+                run.log(metrics, step=step)  # type: ignore[arg-type] - what a caller does wrong
+        run.log({"loss": 3.0}, step=np.int64(2))  # type: ignore[arg-type] - works, as any index does
+    with client(server) as http:
+        told = http.get(f"/api/v1/runs/{run.id}").json()
+    assert {name: (series["num_points"], series["last"]) for name, series in told["metrics"].items()} == {
+        "loss": (2, 3.0), "ints": (1, 2.0), "numpy": (1, 0.5),
+    }  # fmt: skip
+
+
+def test_a_long_run_is_sent_in_batches_that_fold_at_once(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracked_run, "MAX_BATCH_POINTS", 3000)
+    with begin(server) as run:
+        for step in range(10_000):
+            run.log({"a": float(step), "b": -float(step)} if step % 3 else {"b": -float(step)}, step=step)
+    with client(server) as http:
+        read = {name: http.get(f"/api/v1/runs/{run.id}/series/{name}?max_points=20000").json() for name in ("a", "b")}
+    assert read["a"]["values"] == [float(step) for step in range(10_000) if step % 3]
+    assert (read["b"]["steps"], read["b"]["num_stored"]) == (list(range(10_000)), 10_000)
