@@ -10,7 +10,7 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench bench-engine bench-store bench-live cases migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test check bench bench-engine bench-store bench-live cases minimal-sets migrate migration screenshots docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bench: $(STAMPS)/development  ## measure what the product promises about its own
 
 cases: $(STAMPS)/development  ## diagnose a folder of small faulty trainings, score it (CASES=DIR, ARGS="--json OUT")
 	$(BIN)/python -m tests.cases $(CASES) $(ARGS)
+
+minimal-sets: $(STAMPS)/development  ## search for the smallest FP32 set on planted models, and what it costs
+	$(BIN)/python -m tests.minimal_sets
 
 bench-engine: .bench/engine/.installed  ## step time of the engine against bare torch, Accelerate and Lightning Fabric (ARGS=--clock=cpu)
 	PYTHONPATH=. .bench/engine/bin/python tests/bench_engine.py $(ARGS)
