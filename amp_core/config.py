@@ -186,7 +186,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``num_threads`` of None leaves torch's own choice, which is recorded.
     Without ``checkpoint_dir`` there are no checkpoints; with it one is written after ``checkpoint_every_s`` seconds and
     every ``checkpoint_every_steps`` steps (0: by time alone). The run goes on from the first file of ``resume_from``
-    that is whole and leads back into it, else from step 1.
+    that is whole and leads back into it, else from step 1. After the last step at most ``diagnose_s`` seconds go into
+    finding the cause of what went wrong (0: none).
     """
 
     run_id: int
@@ -204,6 +205,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     init_perturbation: float = 0.0
     flush_interval_s: float = 0.25
     numerics_every: int = 25
+    diagnose_s: float = 30.0
     scratch_dir: str = "."
     checkpoint_dir: str | None = None
     checkpoint_every_s: float = 30.0

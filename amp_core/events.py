@@ -257,6 +257,48 @@ class Report(Event, frozen=True, kw_only=True, tag="report"):
     final: bool
 
 
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """The faulty step's batch once more from the same state: at another loss scale, in FP32 or in FP64."""
+
+    numbers: str  # "recipe", "fp32" or "fp64"
+    scale: float
+    loss: float
+    finite: bool  # loss and gradients
+
+
+class Diagnosis(Event, frozen=True, kw_only=True, tag="diagnosis"):
+    """Where a numeric fault of this run starts, what it is, and what mends it; from a replay after the last step.
+
+    ``severity``: ``fault``, or ``note`` for a skipped step with which the loss scale found its place. ``module`` is a
+    name of `named_modules()`, empty for the model's own forward, None outside of it. ``batch`` counts from 0.
+    ``caused_by`` is ``scale`` where another loss scale would help, else ``data``. ``recipe`` is what to submit instead;
+    ``verified`` says that the steps around the fault were repeated under it without the symptom. ``bundle`` names the
+    artifact that reproduces the fault, or is empty. docs/forensics.md.
+    """
+
+    severity: str
+    symptom: str
+    symptom_sentence: str
+    kind: str
+    family: str
+    module: str | None
+    op: str
+    phase: str
+    step: int
+    batch: int
+    max_abs: float | None
+    scale: float | None
+    caused_by: str
+    sentence: str
+    fix: str
+    recipe: dict[str, Any] | None
+    fp32_weights: bool
+    verified: bool
+    replays: list[Replay] = []
+    bundle: str = ""
+    seconds: float = 0.0
+
+
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     """The run reached its last step. Times in seconds; ``lost_samples`` are those of skipped steps.
 
@@ -271,6 +313,10 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     train_s: float
     warmup_s: float
     stopped: str = ""
+
+
+class Paused(Event, frozen=True, kw_only=True, tag="paused"):
+    """The run stopped because it was asked to pause; its checkpoint came just before, if it can have one."""
 
 
 class Failed(Event, frozen=True, kw_only=True, tag="failed"):
@@ -299,7 +345,9 @@ AnyEvent = (
     | BenchmarkMemory
     | Progress
     | Report
+    | Diagnosis
     | Finished
+    | Paused
     | Failed
 )
 

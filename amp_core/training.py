@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from amp_core.events import (
     Started,
     StepSkipped,
 )
+from amp_core.forensics.in_run import FaultWatch
 from amp_core.precision import Precision, precision_for
 from amp_core.resume import capture, restore, set_rng_states
 from amp_core.setup import build_step, device_named
@@ -46,14 +47,25 @@ WARMUP_STEPS = 3
 COUNTED = ("number", "samples", "lost_samples", "skipped_steps", "train_s", "warmup_s", "metrics")  # in checkpoints
 
 
-def train(config: RunConfig, workload: Workload, checkpoints: Checkpoints | None = None) -> Iterator[Event]:
+def never() -> bool:
+    """Nobody asks this run to pause."""
+    return False
+
+
+def train(
+    config: RunConfig,
+    workload: Workload,
+    checkpoints: Checkpoints | None = None,
+    pause_asked: Callable[[], bool] = never,
+) -> Iterator[Event]:
     """Train and report: `Started`, then segments and facts as they come, then `Finished`.
 
     A non-finite loss does not stop the run; it goes on to the horizon unless weights have been non-finite for
     `DEAD_STEPS` steps, or skipped steps repeat without end (`SkipsRepeat`). Closing the iterator ends the run at once;
     throwing `Interrupted` into it ends it too, after handing over every point so far. Points are handed over before an
     error of the workload is raised as well. With ``checkpoints`` the run writes some, as the configuration says, and
-    with ``resume_from`` it goes on where one was made: the events are then those of the steps that were left.
+    with ``resume_from`` it goes on where one was made: the events are then those of the steps that were left. Once
+    ``pause_asked`` is true, the step at hand is the last: a checkpoint is written, if there are any, and the run ends.
 
     Raises:
         RecipeError: if the device cannot run the recipe.
@@ -65,6 +77,25 @@ def train(config: RunConfig, workload: Workload, checkpoints: Checkpoints | None
         torch.set_num_threads(config.num_threads)
     precision = precision_for(config.recipe, device)
     training, refused = _prepared(config, workload, precision, checkpoints)
+    training.pause_asked = pause_asked
+    faults = FaultWatch(config, workload, training)
+    try:
+        yield from _trained(training, faults, precision, began, refused)
+    except Interrupted:
+        raise
+    except Exception as error:
+        yield from faults.diagnoses(error)
+        raise
+    if faults.finished is not None:
+        yield from faults.diagnoses()
+        yield faults.finished
+
+
+def _trained(
+    training: _Training, faults: FaultWatch, precision: Precision, began: float, refused: list[str]
+) -> Iterator[Event]:
+    """Every event of the training itself but the last."""
+    config = training.config
     with precision.applied(training.step.model):
         started = Started(
             numerics=precision.numerics,
@@ -74,7 +105,7 @@ def train(config: RunConfig, workload: Workload, checkpoints: Checkpoints | None
             resumed_step=training.number,
             not_resumed=" ".join(f"{reason}." for reason in refused),
         )
-        yield from training.events(started)
+        yield from faults.following(training.events(started))
 
 
 def _prepared(
@@ -113,6 +144,7 @@ class _Training:
         self.closeup = CloseUp(step, sampler, self.recorder)
         self.evaluation = Evaluation(step.workload, step.precision, self.device, config.seed, step.real_steps.ema)
         self.timer = timer_for(self.device)
+        self.pause_asked: Callable[[], bool] = never
         self.metrics: dict[str, float] = {}
         self.samples = self.lost_samples = self.skipped_steps = 0
         self.train_s = self.warmup_s = 0.0
@@ -144,8 +176,11 @@ class _Training:
                 yield from self._evaluate(final=False)
             if due:
                 yield from self._flush()
-            if self.checkpoints is not None and self._checkpoint_due():
+            pausing = self.number < self.config.steps and self.pause_asked()
+            if self.checkpoints is not None and (pausing or self._checkpoint_due()):
                 yield from self._checkpoint(self.checkpoints)
+            if pausing:
+                raise Interrupted
         yield from self._gather()
         yield from self._evaluate(final=True)
         yield from self._flush()
@@ -273,11 +308,12 @@ class _Training:
             self.recorder.add("memory/process_bytes", self.number, float(process_bytes()))
             if self.device.type == "cuda":
                 self.recorder.add("memory/allocated_bytes", self.number, float(device_peak_bytes(self.device)))
+            self.closeup.add_gauges(self.number)
         self.flushed_number = self.number
         segment = self.recorder.segment()
         self.flushed_at = time.perf_counter()
         if segment is not None:
-            yield segment
+            yield self.closeup.with_rates(segment)
 
     def _artifacts(self) -> Iterator[Event]:
         for name, content in self.evaluation.artifacts(self.step.model).items():

@@ -44,6 +44,10 @@ class TrainingData:
         self._epoch, self._index = epoch, 0
         self._batches = iter(self._workload.batches("train", stream_seed(self._seed, "data", epoch)))
 
+    def last_batches(self) -> list[Any]:
+        """The batch taken last, if there is one."""
+        return [] if self._last is None else [self._last]
+
     def position(self) -> dict[str, Any]:
         """Where the data stands, with a hash of the last batch; plain data for a checkpoint."""
         return {"seed": self._seed, "epoch": self._epoch, "index": self._index, "hash": batch_hash(self._last)}

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import torch
 
-from amp_core.config import Recipe, Scaler
+from amp_core.config import TRUE_LOW, Recipe, Scaler
 from amp_core.forensics.diagnosis import Symptom
 from amp_core.forensics.gathering import References, gather
 from amp_core.forensics.isolation import kept
 from amp_core.forensics.locate import Fault
-from amp_core.forensics.subject import Arm, Subject, stored_dtype
+from amp_core.forensics.subject import Arm, Subject, stored_low
 from amp_core.forensics.symptoms import find_symptom
 
 MAX_TRIALS = 8
@@ -39,9 +39,11 @@ def find_cure(
     """
     first: Cure | None = None
     for number, cure in enumerate(_candidates(subject, arm, symptom, faults, scale)):
-        if number == MAX_TRIALS:
+        if number == MAX_TRIALS or (number and subject.late):
             break
         first = first or cure
+        if subject.late:
+            break
         if cures(subject, references, cure):
             return replace(_minimal(subject, references, arm, cure), verified=True)
     return first
@@ -53,6 +55,8 @@ def _minimal(subject: Subject, references: References, arm: Arm, cure: Cure) -> 
     if len(needed) < 2:
         return cure
     for name in list(needed):
+        if subject.late:
+            break
         fewer = _keeping(arm, [other for other in needed if other != name])
         if len(needed) > 1 and cures(subject, references, fewer):
             needed.remove(name)
@@ -82,9 +86,9 @@ def _candidates(
 ) -> Iterator[Cure]:
     if symptom.kind in ("zero_gradients", "endless_skips", "non_finite_gradients") and scale is not None:
         yield from _scaling(arm.recipe, scale)
-    if stored_dtype(subject.model()) is not None:
+    if stored_low(subject, arm.recipe) is not None:
         yield from _fp32_weights(subject, arm.recipe)
-    if arm.recipe.precision == "32-true":
+    if arm.recipe.precision in ("32-true", *TRUE_LOW):
         return
     yield from _modules(arm, symptom, faults)
     if arm.recipe.precision == "16-mixed" and any(f.kind in ("overflow", "underflow") for f in faults):
@@ -115,13 +119,14 @@ def _scaling(recipe: Recipe, scale: float) -> Iterator[Cure]:
 
 def _fp32_weights(subject: Subject, recipe: Recipe) -> Iterator[Cure]:
     """Weights and statistics in FP32, lowered by autocast only: what mixed precision is."""
-    if recipe.precision == "32-true":
-        half = stored_dtype(subject.model()) is torch.float16
+    by_recipe = recipe.precision in TRUE_LOW
+    if recipe.precision == "32-true" or by_recipe:
+        half = stored_low(subject, recipe) is torch.float16
         scaler = Scaler() if half else None
         recipe = Recipe(name="mixed", precision="16-mixed" if half else "bf16-mixed", scaler=scaler)
     yield Cure(
         recipe=recipe,
-        fp32_weights=True,
+        fp32_weights=not by_recipe,
         sentence=f"keep weights and buffers in FP32 and let autocast lower the arithmetic ({recipe.precision})",
     )
 

@@ -10,7 +10,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from amp_core.config import Recipe, parse_recipe
+from amp_core.config import Recipe, Scaler, parse_recipe
 from amp_core.forensics.blame import Blame, blame
 from amp_core.forensics.cures import Cure, find_cure
 from amp_core.forensics.diagnosis import Diagnosis, Symptom, family_of
@@ -86,28 +86,38 @@ def _diagnosis(subject: Subject, references: References, arm: Arm, evidence: Evi
     fault = found.chosen(cure)
     dtype = str(low_dtype(subject)).removeprefix("torch.")
     kind = fault.kind
+    shown = symptom.step + subject.first_step - 1 if symptom.step else 0
     return Diagnosis(
-        symptom=symptom,
+        symptom=msgspec.structs.replace(symptom, step=shown),
         kind=kind,
         family=family_of(kind, symptom.kind),
         module=fault.module,
         op=fault.op,
         phase="evaluation" if symptom.kind == "non_finite_evaluation" else fault.phase,
-        step=symptom.step,
-        batch=found.first_batch + fault.batch,
+        step=shown,
+        batch=(subject.first_step - 1) * subject.accumulate + found.first_batch + fault.batch,
         max_abs=fault.max_abs,
         scale=found.scale,
         caused_by=found.cause,
-        sentence=what_happened(fault, symptom.step, dtype, found.cause, found.scale),
+        sentence=what_happened(fault, shown, dtype, found.cause, found.scale),
         fix=fix_in_words(kind, cure.sentence if cure else None),
-        recipe=_submittable(cure) if cure else None,
+        recipe=submittable(cure) if cure else None,
         fp32_weights=cure is not None and cure.fp32_weights,
         verified=cure is not None and cure.verified,
         evidence={**fault.evidence, "feeders": fault.feeders, "fitting_scale": found.fitting_scale},
     )
 
 
-def _submittable(cure: Cure) -> dict[str, Any]:
-    given: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(cure.recipe))
-    given.pop("name", None)
-    return {key: value for key, value in given.items() if value is not None}
+def submittable(cure: Cure) -> dict[str, Any]:
+    """The recipe as people write it: without its name and what is at its default."""
+    given, plain = _as_object(cure.recipe), _as_object(Recipe(name="plain", precision="32-true"))
+    kept = {key: value for key, value in given.items() if key == "precision" or (value != plain[key] and key != "name")}
+    if kept.get("scaler"):
+        usual = _as_object(Scaler())
+        kept["scaler"] = {k: v for k, v in kept["scaler"].items() if k == "kind" or v != usual[k]}
+    return kept
+
+
+def _as_object(struct: msgspec.Struct) -> dict[str, Any]:
+    read: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(struct))
+    return read

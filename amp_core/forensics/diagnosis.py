@@ -31,6 +31,7 @@ SymptomKind = Literal[
     "stuck_statistics",
     "gradient_error",
     "quality",
+    "skipped_step",
 ]
 
 # Coarser words for the kinds, as bug reports use them.

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from amp_core.clipping import clip_norm, clip_value
 from amp_core.forensics.attribution import CaughtError, caught
 from amp_core.forensics.subject import Arm, Subject
 from amp_core.precision import precision_for
@@ -83,13 +84,16 @@ class Execution:
         wide = arm.wide is not None
         build = subject.reference_model if wide and subject.reference_model is not None else subject.model
         self.model = build().train()
+        self.precision = precision_for(arm.recipe, CPU)
         if arm.wide is not None:
             self.model.to(arm.wide)
+        else:
+            self.precision.prepare(self.model)
+        if subject.start is not None:
+            self._take_tensors(subject.start)
         if arm.perturbation:
             perturb_weights(self.model, arm.perturbation, subject.seed)
-        trainable = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = subject.optimizer(trainable)
-        self.precision = precision_for(arm.recipe, CPU)
+        self.optimizer = subject.optimizer([p for p in self.model.parameters() if p.requires_grad])
         scaled = arm.recipe.scaler is not None and arm.recipe.precision == "16-mixed"
         self.scaler = LossScaler.of(arm.recipe.scaler, CPU) if scaled and arm.recipe.scaler else None
         self.named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
@@ -102,6 +106,8 @@ class Execution:
             stack.enter_context(self.precision.applied(self.model))
             for handle in self._forced_dtypes():
                 stack.callback(handle.remove)
+            if self.subject.start is not None:
+                self._take_rest(self.subject.start)
             yield
 
     def _forced_dtypes(self) -> list[Any]:
@@ -155,17 +161,28 @@ class Execution:
         losses = self.gradients(batches)
         found = {name: p.grad.detach() for name, p in self.named.items() if p.grad is not None}
         finite = all(bool(torch.isfinite(g).all()) for g in found.values())
+        self._clip(finite)
         largest = {name: float(g.abs().max()) for name, g in found.items() if g.numel()}
         zeros = {name: float((g == 0).float().mean()) for name, g in found.items() if g.numel()}
-        skipped = False
-        if self.scaler is None:
-            if update:
-                self.optimizer.step()
-        else:
-            skipped = bool(self.scaler.finish(self.optimizer).found_inf > 0)
+        skipped = self.finish() if update or self.scaler is not None else False
         bad = [name for name, t in tensors_of(self.model).items() if not bool(torch.isfinite(t).all())]
         self.optimizer.zero_grad()
         return StepSeen(losses, scale, finite, skipped, largest, zeros, bad)
+
+    def finish(self) -> bool:
+        """The update from the gradients at hand; whether the scaler left it out."""
+        if self.scaler is not None:
+            return bool(self.scaler.finish(self.optimizer).found_inf > 0)
+        self.optimizer.step()
+        return False
+
+    def _clip(self, finite: bool) -> None:
+        recipe = self.arm.recipe
+        parameters = list(self.named.values())
+        if finite and recipe.clip_norm is not None:
+            clip_norm(parameters, recipe.clip_norm, None)
+        elif finite and recipe.clip_value is not None:
+            clip_value(parameters, recipe.clip_value)
 
     def evaluate(self) -> list[float]:
         self.model.eval()
@@ -184,14 +201,28 @@ class Execution:
 
         Values that are only the rounding of this arm's own are not taken over: a reference keeps its digits.
         """
+        self._take_tensors(state)
+        self._take_scaler(state)
+        torch.set_rng_state(state.rng)
+
+    def _take_tensors(self, state: State) -> None:
         with torch.no_grad():
             for name, tensor in tensors_of(self.model).items():
                 given = state.tensors.get(name)
                 if given is not None and given.shape == tensor.shape:
                     tensor.copy_(torch.where(tensor.to(given.dtype) == given, tensor, given.to(tensor.dtype)))
-        if self.scaler is not None and state.scaler:
+
+    def _take_scaler(self, state: State) -> None:
+        """The scale of the run, unless the arm is a trial of another scaler."""
+        if self.scaler is not None and state.scaler and self.arm.recipe.scaler == self.subject.recipe.scaler:
             self.scaler.load_state_dict(state.scaler)
-        torch.set_rng_state(state.rng)
+
+    def _take_rest(self, start: State) -> None:
+        """What goes with the weights at the beginning: moments of the optimizer, scale, random stream."""
+        if start.optimizer:
+            self.optimizer.load_state_dict(copy.deepcopy(start.optimizer))
+        self._take_scaler(start)
+        torch.set_rng_state(start.rng)
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:

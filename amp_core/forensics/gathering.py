@@ -10,7 +10,7 @@ import torch
 
 from amp_core.forensics.execution import State, Trajectory, follow
 from amp_core.forensics.replay import accumulation_errors, flushed_shares, loss_at, replay
-from amp_core.forensics.subject import FP32_ARM, REFERENCE, Arm, Subject, stored_dtype
+from amp_core.forensics.subject import FP32_ARM, REFERENCE, Arm, Subject, stored_low
 from amp_core.forensics.symptoms import Evidence
 
 PERTURBATION = 1e-6
@@ -35,13 +35,14 @@ def gather(subject: Subject, arm: Arm, references: References) -> Evidence:
     """Run the arm and everything its symptoms are read from."""
     low = follow(subject, arm)
     if low.error is not None:
-        return Evidence(low=low, reference=references.twin, controls=references.controls)
+        return Evidence(low=low, reference=references.twin, controls=references.controls, first_step=subject.first_step)
     states = [state for state in (low.initial, references.twin.final, low.final) if state is not None]
     scale_caused = _scale_caused(subject, arm, low)
     return Evidence(
         low=low,
         reference=references.twin,
         controls=references.controls,
+        first_step=subject.first_step,
         scale_caused=scale_caused,
         skipping=follow(subject, replace(FP32_ARM, without_update=scale_caused)) if scale_caused else None,
         losses_at=losses_at(subject, arm, states),
@@ -86,6 +87,6 @@ def _flushed(subject: Subject, arm: Arm, low: Trajectory) -> dict[str, float]:
 
 
 def _accumulated(subject: Subject, arm: Arm, low: Trajectory) -> dict[str, float]:
-    if subject.accumulate < 2 or low.initial is None or stored_dtype(subject.model()) is None:
+    if subject.accumulate < 2 or low.initial is None or stored_low(subject, arm.recipe) is None:
         return {}
     return accumulation_errors(subject, arm, low.initial)

@@ -55,6 +55,8 @@ def guilty_modules(subject: Subject, arm: Arm, trace: Trace, state: State) -> li
         for held in (True, False):
             left = {}
             for name in [name for name in trace.order if name][:MAX_MODULES]:
+                if subject.late:
+                    break
                 candidate = kept(arm, [name])
                 if held:
                     candidate = replace(candidate, input_dtypes=_held(trace, name))

@@ -27,6 +27,7 @@ class Fault:
     max_abs: float | None = None
     feeders: list[str] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
+    record: OpRecord | None = field(default=None, repr=False, compare=False)
 
 
 def split_phase(phase: str) -> tuple[Phase, int]:
@@ -92,6 +93,7 @@ def _non_finite_fault(trace: Trace, twins: dict[Any, OpRecord], record: OpRecord
         batch=batch,
         max_abs=largest if largest is not None else _largest(record),
         feeders=feeders(trace, source),
+        record=record,
         evidence={
             "node": record.node,
             "dtype": str(record.output.dtype) if record.output is not None else None,
@@ -176,6 +178,7 @@ def flush_faults(low: Trace, phase: Phase) -> list[Fault]:
                 batch=split_phase(record.phase)[1],
                 max_abs=largest,
                 feeders=feeders(low, record),
+                record=record,
                 evidence={"flushed_share": int(gone.sum()) / total, "node": record.node},
             )
         )

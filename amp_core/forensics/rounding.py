@@ -20,6 +20,15 @@ def within(module: str | None, parent: str) -> bool:
 
 def rounding_kind(trace: Trace, module: str) -> tuple[Kind, str, float | None]:
     """Kind, operation and largest magnitude of the worst rounding inside a module."""
+    worst = worst_rounding(trace, module)
+    if worst is None:
+        return "precision_loss", "rounding", None
+    _, kind, record = worst
+    return kind, trace.operation_name(record), _max_abs(record)
+
+
+def worst_rounding(trace: Trace, module: str) -> tuple[float, Kind, OpRecord] | None:
+    """The forward operation inside a module with the largest absolute rounding error: error, kind, record."""
     worst: tuple[float, Kind, OpRecord] | None = None
     for record in trace.records:
         if not within(record.module, module) or not record.phase.startswith("forward"):
@@ -27,10 +36,7 @@ def rounding_kind(trace: Trace, module: str) -> tuple[Kind, str, float | None]:
         found = _judge(record)
         if found is not None and (worst is None or found[0] > worst[0]):
             worst = (*found, record)
-    if worst is None:
-        return "precision_loss", "rounding", None
-    _, kind, record = worst
-    return kind, trace.operation_name(record), _max_abs(record)
+    return worst
 
 
 def _judge(record: OpRecord) -> tuple[float, Kind] | None:

@@ -7,7 +7,7 @@ import torch
 from amp_core.forensics.diagnosis import Symptom
 from amp_core.forensics.execution import StepSeen
 from amp_core.forensics.locate import Fault
-from amp_core.forensics.subject import Subject
+from amp_core.forensics.subject import Subject, stored_low
 
 
 def owner(name: str) -> str:
@@ -20,7 +20,7 @@ def stuck_fault(subject: Subject, symptom: Symptom) -> Fault:
     name = symptom.names[0]
     weights = symptom.kind == "stuck_weights"
     tensors = dict(subject.model().named_parameters()) | dict(subject.model().named_buffers())
-    dtype = str(tensors[name].dtype).removeprefix("torch.")
+    dtype = str(stored_low(subject, subject.recipe) or tensors[name].dtype).removeprefix("torch.")
     what = "optimizer update of" if weights else "addition to"
     return Fault(
         kind="swamping",
@@ -51,7 +51,7 @@ def update_fault(subject: Subject, seen: StepSeen) -> Fault:
     name = max(bad, key=lambda n: seen.gradient_zero.get(n, 0.0))
     group = subject.optimizer(list(parameters.values())).param_groups[0]
     eps = group.get("eps")
-    stored = parameters[name].dtype if name in parameters else torch.float32
+    stored = (stored_low(subject, subject.recipe) or parameters[name].dtype) if name in parameters else torch.float32
     vanishes = eps is not None and eps > 0 and float(torch.tensor(eps, dtype=stored)) == 0.0
     text = f"optimizer update with eps={eps:g}, which is 0 in {stored}" if vanishes else "optimizer update"
     return Fault(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from amp_core.config import Recipe
+from amp_core.config import TRUE_LOW, Recipe
+
+if TYPE_CHECKING:
+    from amp_core.forensics.execution import State
 
 LOW_DTYPES = (torch.float16, torch.bfloat16)
 REFERENCE = Recipe(name="reference", precision="32-true")
@@ -21,7 +25,9 @@ class Subject:
 
     ``model`` gives the same initial weights each time. ``reference_model`` is its FP32 original where ``model`` returns
     weights already stored low, which ``float()`` could not restore. With ``32-true`` autocast lowers nothing: what is
-    low then is what the model stores low. ``accumulate`` batches make one optimizer step.
+    low then is what the model stores low. ``accumulate`` batches make one optimizer step. With ``start`` the training
+    begins there instead of at the model's own weights, and its first step is number ``first_step``.
+    ``deadline`` is a time of `time.monotonic` after which no further trial begins.
     """
 
     model: Callable[[], nn.Module]
@@ -33,6 +39,22 @@ class Subject:
     accumulate: int = 1
     reference_model: Callable[[], nn.Module] | None = None
     seed: int = 0
+    start: State | None = None
+    first_step: int = 1
+    deadline: float | None = None
+
+    @property
+    def late(self) -> bool:
+        """Whether the time for trials is over."""
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def evaluating(self, eval_batches: Sequence[Any]) -> Subject:
+        """The subject without its training: what evaluation shows from the start."""
+        return replace(self, batches=[], eval_batches=eval_batches)
+
+    def taking(self, accumulate: int) -> Subject:
+        """The subject with that many batches to a step."""
+        return replace(self, accumulate=accumulate)
 
     @property
     def num_steps(self) -> int:
@@ -71,8 +93,15 @@ def stored_dtype(model: nn.Module) -> torch.dtype | None:
     return None
 
 
+def stored_low(subject: Subject, recipe: Recipe) -> torch.dtype | None:
+    """The low type in which weights or buffers are stored under the recipe: the recipe's, or the model's own choice."""
+    if recipe.precision in TRUE_LOW:
+        return torch.float16 if recipe.precision == "16-true" else torch.bfloat16
+    return stored_dtype(subject.model())
+
+
 def low_dtype(subject: Subject) -> torch.dtype:
     """The low-precision type this training uses."""
-    if subject.recipe.precision == "32-true":
+    if subject.recipe.precision in ("32-true", "tf32"):
         return stored_dtype(subject.model()) or torch.float32
-    return torch.float16 if subject.recipe.precision == "16-mixed" else torch.bfloat16
+    return torch.float16 if subject.recipe.precision in ("16-mixed", "16-true") else torch.bfloat16

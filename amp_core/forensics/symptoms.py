@@ -32,6 +32,7 @@ class Evidence:
     low: Trajectory
     reference: Trajectory
     controls: Sequence[Trajectory]
+    first_step: int = 1  # the number of the first step in the run that is looked at
     scale_caused: frozenset[int] = frozenset()  # skipped steps that a lower scale would have saved
     skipping: Trajectory | None = None  # the twin without the updates that were skipped for the scale's sake
     losses_at: Sequence[tuple[float, float]] = ()
@@ -87,7 +88,7 @@ def _non_finite(evidence: Evidence) -> Symptom | None:
         return Symptom(
             kind=found,
             step=index + 1,
-            sentence=f"{words} at step {index + 1}, while FP32 stays finite.",
+            sentence=f"{words} at step {index + evidence.first_step}, while FP32 stays finite.",
             names=list(step.bad_weights),
         )
     if not _finite(evidence.low.eval_losses) and _finite(evidence.reference.eval_losses):

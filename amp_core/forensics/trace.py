@@ -32,6 +32,10 @@ _FILLERS = frozenset(
 Key = tuple[str, str | None, str, int]
 
 
+class TensorPlace:
+    """Stands for a tensor among the arguments of a recorded call; the tensors are its ``inputs``, in this order."""
+
+
 @dataclass(slots=True)
 class OpRecord:
     """One operation. ``exact`` is its float64 result from the very inputs it got; both are None where not kept.
@@ -50,6 +54,8 @@ class OpRecord:
     scalars: list[float]
     output: Tensor | None
     exact: Tensor | None
+    function: str = ""  # operation and overload
+    args: tuple[Any, Any] | None = None  # positional and named, with a `TensorPlace` for each tensor
 
     @property
     def key(self) -> Key:
@@ -152,6 +158,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 scalars=scalars,
                 output=None if first is None else _kept(first, True),
                 exact=exact,
+                function=f"{name}.{func._overloadname}",
+                args=tree_map(lambda leaf: TensorPlace() if isinstance(leaf, Tensor) else leaf, (args, kwargs)),
             )
         )
         for output in outputs:
