@@ -32,6 +32,7 @@ from tests.histories import add_experiment, add_run
 
 WATCHED = 5  # series that an experiment's page asks for
 SETTLE_S = 5.0
+MEMORY_S = 15
 
 
 def main() -> None:
@@ -89,16 +90,15 @@ def report(given: argparse.Namespace, told: dict[str, Any], costs: list[tuple[fl
     watched_runs = given.runs if given.watch == "experiment" else 1
     expected = given.viewers * watched_runs * num_series * given.seconds
     cpu = (costs[-int(SETTLE_S)][0] - costs[3][0]) / given.seconds
-    third = len(costs) // 3
-    early, late = (
-        statistics.median(rss for _, rss in part) / 2**20 for part in (costs[third : third + 10], costs[-10:])
-    )
+    parts = [costs[start : start + MEMORY_S] for start in range(0, len(costs) - MEMORY_S // 2, MEMORY_S)]
+    memory = " ".join(f"{statistics.median(rss for _, rss in part) / 2**20:.1f}" for part in parts)
     lost = expected - told["points"]
     for line in (
         f"{given.runs} runs of {given.series} series at 1 Hz for {given.seconds} s, {given.viewers} viewers",
         f"  points to viewers  {told['points']:,} of {expected:,}: {lost:,} lost, {told['doubled']:,} doubled",
         f"  delay to a viewer  median {told['median_s']:.2f} s, 99th percentile {told['p99_s']:.2f} s",
-        f"  server             {100 * cpu:.0f} % of a core, {early:.0f} MiB after a third, {late:.0f} MiB at the end",
+        f"  server             {100 * cpu:.0f} % of a core",
+        f"  its memory         {memory} MiB, each {MEMORY_S} s",
     ):
         say(line)
     say(machine())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -49,6 +50,15 @@ _UPDATE = (
     )
     .values({column.name: bindparam(column.name) for column in _STATE if column.name != "name"})
 )
+_LISTED = (
+    select(
+        _TABLE.c.run_id, _TABLE.c.name, _TABLE.c.num_points, _TABLE.c.last_value, _TABLE.c.finite_min,
+        _TABLE.c.finite_max, _TABLE.c.finite_sum, _TABLE.c.num_nan, _TABLE.c.num_pos_inf, _TABLE.c.num_neg_inf,
+        _TABLE.c.first_non_finite_step,
+    )
+    .where(_TABLE.c.run_id.in_(bindparam("of_runs", expanding=True)), _TABLE.c.is_newest)
+    .order_by(_TABLE.c.run_id, _TABLE.c.name)
+)  # fmt: skip
 _COLUMNS = (Series.run_id, *(getattr(Series, field) for field in Summary._fields))
 
 
@@ -82,6 +92,30 @@ def summaries_of(session: Session, run_ids: Sequence[int]) -> dict[int, dict[str
     for row in session.execute(query.order_by(Series.run_id, Series.name)):
         newest.setdefault(row[0], {})[row[1]] = Summary._make(row[1:])
     return newest
+
+
+def listed_summaries(session: Session, run_ids: Sequence[int]) -> dict[int, dict[str, dict[str, Any]]]:
+    """What lists of runs show of each series, by run and name: the fields of `summary_json` that they need.
+
+    Plain rows to plain dicts: fifty runs of twenty series are a thousand of them.
+    """
+    listed: dict[int, dict[str, dict[str, Any]]] = {}
+    rows = session.connection().execute(_LISTED, {"of_runs": list(run_ids)})
+    for run_id, name, size, packed, low, high, total, nan, pos_inf, neg_inf, first in rows:
+        last = _DOUBLE.unpack(packed)[0]
+        num_finite = size - nan - pos_inf - neg_inf
+        listed.setdefault(run_id, {})[name] = {
+            "last": last if isfinite(last) else spell(last),
+            "min": low,
+            "max": high,
+            "mean": total / num_finite if num_finite else None,
+            "num_points": size,
+            "num_nan": nan,
+            "num_pos_inf": pos_inf,
+            "num_neg_inf": neg_inf,
+            "first_non_finite_step": first,
+        }
+    return listed
 
 
 def summary_json(row: Summary) -> dict[str, Any]:
