@@ -119,7 +119,8 @@ def application() -> FastAPI:
 
 
 _TAGS = (
-    "experiments", "comparisons", "runs", "tracking", "series", "records", "streams", "workloads", "workers",
+    "experiments", "comparisons", "runs", "actions", "views", "search", "tracking",
+    "series", "records", "streams", "workloads", "workers",
     "projects",
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from server.accounts.routes import router as accounts
 from server.accounts.signin import router as signin
 from server.analyses.routes import router as analyses
 from server.audit.routes import router as audit
+from server.bulk.routes import router as bulk
 from server.comparisons.routes import router as comparisons
 from server.experiments.routes import router as experiments
 from server.health.routes import router as health
@@ -16,7 +17,9 @@ from server.metrics.stream import router as streams
 from server.pages.routes import router as pages
 from server.projects.routes import router as projects
 from server.runs.routes import router as runs
+from server.search.routes import router as search
 from server.tracking.routes import router as tracking
+from server.views.routes import router as views
 from server.workers.routes import router as workers
 from server.workloads.routes import router as workloads
 
@@ -28,6 +31,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     workloads,
     workers,
     audit,
+    views,
+    search,
+    bulk,
     experiments,
     comparisons,
     runs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LABEL = re.compile(r"[\w.-]{1,40}")  # of a worker, and what a run may ask for
 
 
 class Settings(BaseSettings):
@@ -55,6 +57,29 @@ class Settings(BaseSettings):
     sweep_s: float = Field(
         default=5.0, gt=0, description="How often lost runs are requeued and queued ones republished."
     )
+    fair_share_half_life_s: float = Field(
+        default=24 * 3600.0,
+        gt=0,
+        description="Device time that someone used counts half after this long, when the queue is ordered.",
+    )
+    max_running_per_user: int | None = Field(
+        default=None, ge=1, description="Runs of one person at work at once; unset is no limit."
+    )
+    max_running_per_project: int | None = Field(
+        default=None,
+        ge=1,
+        description="Runs of one project at work at once, unless the project has a limit of its own.",
+    )
+    worker_labels: Annotated[list[str], NoDecode] = Field(
+        default_factory=list,
+        description="Labels of this worker, separated by commas; a run may ask for a worker that carries some.",
+    )
+    min_free_memory_bytes: int = Field(
+        default=256 * 1024 * 1024, ge=0, description="A device with less free memory than this is given no run."
+    )
+    allow_root: bool = Field(
+        default=False, description="Let a worker that joins a store on another host run as root, and its runs with it."
+    )
     max_time_s: float = Field(default=24 * 3600.0, gt=0, description="Default time limit of a run.")
     max_memory_bytes: int | None = Field(default=None, ge=1, description="Default memory limit of a run's process.")
     max_body_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, description="Largest request body accepted.")
@@ -65,6 +90,9 @@ class Settings(BaseSettings):
         description="Days after which ended experiments are deleted, unless their project says otherwise or they are "
         "tagged keep; unset keeps them.",
     )
+    undo_s: float = Field(
+        default=600.0, ge=0, description="How long a deleted experiment or run can be restored before it is purged."
+    )
     session_days: int = Field(default=14, ge=1, description="How long a browser stays signed in.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="Level of the logs.")
 
@@ -74,6 +102,21 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return [part for part in value.split(os.pathsep) if part]
         return value
+
+    @field_validator("worker_labels", mode="before")
+    @classmethod
+    def _split_labels(cls, value: object) -> object:
+        if isinstance(value, str):
+            return sorted({part.strip() for part in value.split(",") if part.strip()})
+        return value
+
+    @field_validator("worker_labels")
+    @classmethod
+    def _words(cls, labels: list[str]) -> list[str]:
+        for label in labels:
+            if not LABEL.fullmatch(label):
+                raise ValueError(f"label {label!r} must be 1 to 40 letters, digits, dots, dashes or underscores")
+        return labels
 
     @model_validator(mode="after")
     def _lease_outlives_heartbeat(self) -> Settings:

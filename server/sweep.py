@@ -16,7 +16,7 @@ from server.comparisons.service import judge_ended
 from server.db.engine import Database
 from server.metrics.leftovers import fold_leftovers
 from server.queue.reap import Reaper, stale_queued
-from server.runs.delete import delete_expired
+from server.runs.delete import delete_expired, purge_deleted
 from server.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ class Sweep:
     def _tidy(self) -> None:
         fold_leftovers(self.database)
         delete_expired(self.database, self.settings.retention_days)
+        purge_deleted(self.database, self.settings.undo_s)
 
 
 def _logged(step: Callable[[], None]) -> None:

@@ -33,15 +33,16 @@ def delete(
     run: Annotated[int | None, typer.Option(help="Delete this run only.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Delete an experiment or a run that has ended, with everything it left."""
+    """Delete an experiment or a run that has ended, with everything it left; undelete brings it back for a while."""
     if (experiment is None) == (run is None):
         raise CommandError("name what to delete: an experiment's number, or --run and a run's number")
     subject = f"experiment {experiment}" if run is None else f"run {run}"
     if not yes:
-        typer.confirm(f"Delete {subject} for good?", abort=True)
+        typer.confirm(f"Delete {subject}?", abort=True)
     with connect(Settings()) as client:
         client.delete(f"/api/v1/experiments/{experiment}" if run is None else f"/api/v1/runs/{run}")
-    typer.echo(f"{subject} is deleted; 'ampboard db vacuum' gives the space back to the disk")
+    undo = f"ampboard undelete {experiment}" if run is None else f"ampboard undelete --runs {run}"
+    typer.echo(f"{subject} is deleted; '{undo}' brings it back within AMPBOARD_UNDO_S, then it is purged")
 
 
 def backup(target: Annotated[Path, typer.Argument(help="File to write; it must not be there yet.")]) -> None:

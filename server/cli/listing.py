@@ -16,6 +16,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print what the REST interf
 
 Query = Annotated[str | None, typer.Option("--query", "-q", help="Words that must all hold, see docs/search.md.")]
 
+Archived = Annotated[bool, typer.Option("--archived", help="Show archived ones too.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
@@ -28,13 +30,22 @@ def runs(
     experiment: Annotated[int | None, typer.Option(help="Only the runs of this experiment.")] = None,
     state: Annotated[str | None, typer.Option(help="queued, running, completed, failed or cancelled.")] = None,
     query: Query = None,
-    sort: Annotated[str | None, typer.Option(help="created, or a metric; - before it puts the highest first.")] = None,
+    sort: Annotated[str | None, typer.Option(help="A column or a metric; - before it puts the highest first.")] = None,
+    archived: Archived = False,
     limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many.")] = 30,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
     with connect(Settings()) as client:
-        page = client.get("/api/v1/runs", experiment_id=experiment, state=state, q=query, sort=sort, limit=limit)
+        page = client.get(
+            "/api/v1/runs",
+            experiment_id=experiment,
+            state=state,
+            q=query,
+            sort=sort,
+            limit=limit,
+            archived=_shown(archived),
+        )
     if as_json:
         typer.echo(json.dumps(page, indent=2, ensure_ascii=False))
         return
@@ -54,12 +65,13 @@ def runs(
 
 def experiments(
     query: Query = None,
+    archived: Archived = False,
     limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many, newest first.")] = 30,
     as_json: AsJson = False,
 ) -> None:
     """List experiments with their verdicts, newest first."""
     with connect(Settings()) as client:
-        page = client.get("/api/v1/experiments", q=query, limit=limit)
+        page = client.get("/api/v1/experiments", q=query, limit=limit, archived=_shown(archived))
     if as_json:
         typer.echo(json.dumps(page, indent=2, ensure_ascii=False))
         return
@@ -92,6 +104,10 @@ def workloads(as_json: AsJson = False) -> None:
         parameters = ", ".join(f"{p['name']}={p['default']}" for p in item["parameters"])
         rows.add_row(item["name"], item["title"], f"{primary['name']} ({better} is better)", parameters or "–")
     _print(rows, page, "no workloads yet: a worker lists them when it starts ('ampboard worker')")
+
+
+def _shown(archived: bool) -> str | None:
+    return "any" if archived else None
 
 
 def _print(rows: object, page: Json, when_empty: str) -> None:

@@ -8,7 +8,20 @@ import sys
 import typer
 from pydantic import ValidationError
 
-from server.cli import accounts, check, compare, database, demo, follow, keeping, lint, listing, processes, submit
+from server.cli import (
+    accounts,
+    check,
+    compare,
+    database,
+    demo,
+    follow,
+    keeping,
+    lint,
+    listing,
+    marking,
+    processes,
+    submit,
+)
 from server.cli.errors import CommandError
 from server.cli.terminal import err
 from server.client import ClientError
@@ -23,7 +36,7 @@ app = typer.Typer(
     help="Run mixed precision experiments, watch them, and read whether the lower precision is as good, faster and "
     "smaller. 'ampboard demo' shows all of it on this machine. Settings: AMPBOARD_* (docs/configuration.md).",
 )
-for group in (processes, demo, submit, follow, listing, compare, keeping, lint, check):
+for group in (processes, demo, submit, follow, listing, compare, keeping, marking, lint, check):
     group.register(app)
 app.add_typer(accounts.user, name="user", help="People: add them, list them, sign them in.")
 app.add_typer(accounts.token, name="token", help="API tokens: create, list, revoke.")

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
+from server.db.deleted import StoreSession
 from server.db.errors import StoreError, StoreUnavailable, translate
 
 BUSY_TIMEOUT_MS = 10_000
@@ -48,13 +49,13 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session on one snapshot; nothing it changes is kept."""
-        with _translated(), Session(self._readers, expire_on_commit=False) as session:
+        with _translated(), StoreSession(self._readers, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A session whose changes are committed on leaving, or rolled back when an exception leaves."""
-        with _translated(), Session(self._writers, expire_on_commit=False) as session, session.begin():
+        with _translated(), StoreSession(self._writers, expire_on_commit=False) as session, session.begin():
             if self.is_sqlite:
                 session.connection()  # takes the write lock now, before the first read of the block
             yield session

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import Select, func, not_, select, tuple_
 from sqlalchemy.orm import Session, contains_eager, selectinload
 
 from server.db.tables import Experiment, Project, Run, User, Workload
 from server.errors import Fault, Invalid, NotFound
 from server.paging import decode_cursor, encode_cursor
-from server.runs.queries import STATES, runs_json
+from server.runs.queries import STATES, Archived, runs_json
 from server.search.conditions import experiment_conditions
 from server.search.language import parse
 
-Sort = Literal["-created_at", "created_at", "name", "-name"]
+Sort = Literal[
+    "-created_at", "created_at", "name", "-name", "workload", "-workload", "owner", "-owner", "project", "-project",
+    "state", "-state",
+]  # fmt: skip
 PLAN_FIELDS = (
     "params", "recipes", "seeds", "baseline", "steps", "eval_every", "primary", "control", "measure_gain", "device",
 )  # fmt: skip
@@ -32,6 +35,7 @@ class ExperimentFilter:
     workload: str | None = None
     owner: str | None = None
     project: str | None = None
+    archived: Archived = "no"
 
 
 def find_experiment(session: Session, experiment_id: int) -> Experiment:
@@ -83,6 +87,7 @@ def _experiment_json(experiment: Experiment, progress: dict[str, int]) -> dict[s
         "owner": experiment.owner.name,
         "tags": experiment.tags,
         "note": experiment.note,
+        "archived_at": experiment.archived_at,
         "verdicts": verdicts_of(experiment),
         "links": {
             "self": path,
@@ -118,6 +123,15 @@ def experiment_detail(session: Session, experiment_id: int) -> dict[str, Any]:
     }
 
 
+_TEXT_KEYS: dict[str, Any] = {
+    "name": func.lower(Experiment.name),
+    "workload": Workload.name,
+    "owner": User.name,
+    "project": Project.name,
+    "state": Experiment.state,
+}
+
+
 def list_experiments(
     session: Session,
     chosen: ExperimentFilter,
@@ -127,19 +141,20 @@ def list_experiments(
     limit: int = 50,
 ) -> tuple[list[dict[str, Any]], str | None]:
     """One page of experiments and the cursor of the next. Raises `Invalid` for a cursor of another list."""
-    query, by_name, down = _filtered(chosen), sort.endswith("name"), sort.startswith("-")
-    key = func.lower(Experiment.name) if by_name else Experiment.created_at
+    query, name, down = _filtered(chosen), sort.removeprefix("-"), sort.startswith("-")
+    by_text = name != "created_at"
+    key = _TEXT_KEYS.get(name, Experiment.created_at)
     order = (key.desc(), Experiment.id.desc()) if down else (key, Experiment.id)
     if cursor is not None:
         text, last_id = decode_cursor(cursor, str, int)
-        after = (text if by_name else _moment(text), last_id)
+        after = (text if by_text else _moment(text), last_id)
         place = tuple_(key, Experiment.id)
         query = query.where(place < after if down else place > after)
-    found = session.scalars(query.order_by(*order).limit(limit + 1)).unique().all()
-    page, following = found[:limit], None
-    if len(found) > limit:
-        last = page[-1]
-        following = encode_cursor(last.name.lower() if by_name else last.created_at.isoformat(), last.id)
+    rows = session.execute(query.add_columns(key).order_by(*order).limit(limit + 1)).unique().all()
+    page, following = [row for row, _ in rows[:limit]], None
+    if len(rows) > limit:
+        last, value = rows[limit - 1]
+        following = encode_cursor(value if by_text else value.isoformat(), last.id)
     return experiments_json(session, page), following
 
 
@@ -172,6 +187,9 @@ def _filtered(chosen: ExperimentFilter) -> Select[Experiment]:
     ):
         if value is not None:
             query = query.where(column == value)
+    if chosen.archived != "any":
+        is_archived = Experiment.archived_at.is_not(None)
+        query = query.where(is_archived if chosen.archived == "only" else not_(is_archived))
     if chosen.q:
         query = query.where(*experiment_conditions(parse(chosen.q)))
     return query

@@ -14,7 +14,7 @@ from server.experiments.estimate import estimate
 from server.experiments.schemas import EstimateOut, ExperimentDetail, ExperimentIn, ExperimentList
 from server.paging import MAX_LIMIT
 from server.runs import delete
-from server.runs.queries import num_queued
+from server.runs.queries import Archived, num_queued
 from server.runs.routes import SEARCH
 from server.settings import Settings
 from server.state import DatabaseOf, SettingsOf
@@ -88,12 +88,15 @@ def list_experiments(
     workload: Annotated[str | None, Query(max_length=80)] = None,
     owner: Annotated[str | None, Query(max_length=80)] = None,
     project: Annotated[str | None, Query(max_length=80)] = None,
+    archived: Archived = "no",
     sort: queries.Sort = "-created_at",
     cursor: Annotated[str | None, Query(max_length=800)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
 ) -> ExperimentList:
     """Experiments of the whole team."""
-    chosen = queries.ExperimentFilter(q=q, state=state, workload=workload, owner=owner, project=project)
+    chosen = queries.ExperimentFilter(
+        q=q, state=state, workload=workload, owner=owner, project=project, archived=archived
+    )
     with database.read() as session:
         items, following = queries.list_experiments(session, chosen, sort=sort, cursor=cursor, limit=limit)
     return ExperimentList.model_validate({"items": items, "next_cursor": following})

@@ -164,6 +164,7 @@ class ExperimentOut(BaseModel):
     owner: str
     tags: list[str]
     note: str
+    archived_at: datetime | None
     verdicts: list[VerdictOut]
     links: Links
 

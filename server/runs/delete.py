@@ -1,25 +1,31 @@
-"""Deleting runs and experiments with everything they left: points, events, logs, artifacts, attempts."""
+"""Deleting runs and experiments with everything they left: points, events, logs, artifacts, attempts.
+
+What a person deletes disappears at once and can be restored for a while; the background work purges it then. What a
+project's retention deletes is gone at once.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import String, cast, delete, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import String, cast, delete, func, select, update
+from sqlalchemy.orm import Session, joinedload
 
 from server.access import Principal
 from server.audit.service import record
+from server.db.deleted import WITH_DELETED
 from server.db.engine import Database
 from server.db.tables import Experiment, Project, Run
-from server.errors import Conflict
+from server.errors import Conflict, NotFound
 from server.experiments.queries import find_experiment
 from server.queue.clock import store_now
 from server.runs.queries import find_run
 from server.runs.service import check_owner
 
 KEEP_TAG = "keep"
-_AT_ONCE = 20
+_AT_ONCE, _RUNS_AT_ONCE = 20, 200
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +38,7 @@ def delete_run(session: Session, run_id: int, principal: Principal) -> None:
     run = find_run(session, run_id)
     check_owner(principal, run.experiment, "delete runs of")
     _refuse_active(session, [Run.id == run_id], f"run {run_id}")
-    session.execute(delete(Run).where(Run.id == run_id))
+    run.deleted_at = store_now(session)
     record(session, principal.user_id, "run.delete", f"run/{run_id}", experiment_id=run.experiment_id)
 
 
@@ -44,13 +50,68 @@ def delete_experiment(session: Session, experiment_id: int, principal: Principal
     experiment = find_experiment(session, experiment_id)
     check_owner(principal, experiment, "delete")
     _refuse_active(session, [Run.experiment_id == experiment_id], f"experiment {experiment_id}")
-    num_runs = session.scalar(select(func.count()).where(Run.experiment_id == experiment_id)) or 0
-    session.execute(delete(Experiment).where(Experiment.id == experiment_id))
+    num_runs = session.scalar(select(func.count(Run.id)).where(Run.experiment_id == experiment_id)) or 0
+    experiment.deleted_at = now = store_now(session)
+    session.execute(
+        update(Run).where(Run.experiment_id == experiment_id, Run.deleted_at.is_(None)).values(deleted_at=now)
+    )
     record(
         session, principal.user_id, "experiment.delete", f"experiment/{experiment_id}",
         name=experiment.name, runs=num_runs,
     )  # fmt: skip
     return num_runs
+
+
+def restore_experiment(session: Session, experiment_id: int, principal: Principal) -> None:
+    """Undo its deletion: it is back with the runs that went with it. Raises `NotFound`, `Forbidden`."""
+    query = select(Experiment).where(Experiment.id == experiment_id, Experiment.deleted_at.is_not(None))
+    experiment = session.scalars(query, execution_options=WITH_DELETED).one_or_none()
+    if experiment is None:
+        raise NotFound(f"no deleted experiment {experiment_id} can be restored: its time is over, or it is here")
+    check_owner(principal, experiment, "restore")
+    session.execute(
+        update(Run)
+        .where(Run.experiment_id == experiment_id, Run.deleted_at == experiment.deleted_at)
+        .values(deleted_at=None)
+    )
+    experiment.deleted_at = None
+    record(session, principal.user_id, "experiment.restore", f"experiment/{experiment_id}", name=experiment.name)
+
+
+def restore_run(session: Session, run_id: int, principal: Principal) -> None:
+    """Undo its deletion. Raises `NotFound`, `Forbidden`, and `Conflict` while its experiment is deleted itself."""
+    query = select(Run).where(Run.id == run_id, Run.deleted_at.is_not(None)).options(joinedload(Run.experiment))
+    run = session.scalars(query, execution_options=WITH_DELETED).one_or_none()
+    if run is None:
+        raise NotFound(f"no deleted run {run_id} is left to restore: its time is over, or it is here")
+    check_owner(principal, run.experiment, "restore runs of")
+    if run.experiment.deleted_at is not None:
+        raise Conflict(f"experiment {run.experiment_id} of run {run_id} is deleted itself: restore that")
+    run.deleted_at = None
+    record(session, principal.user_id, "run.restore", f"run/{run_id}", experiment_id=run.experiment_id)
+
+
+def purge_deleted(database: Database, undo_s: float) -> int:
+    """Remove for good what was deleted longer ago than it can be restored; return how many rows those were.
+
+    At most a few experiments go in one call, each in a transaction of its own.
+    """
+    with database.read() as session:
+        before = store_now(session) - timedelta(seconds=undo_s)
+        over: dict[type[Experiment | Run], Sequence[int]] = {
+            table: session.scalars(
+                select(table.id).where(table.deleted_at <= before).order_by(table.deleted_at).limit(at_once),
+                execution_options=WITH_DELETED,
+            ).all()
+            for table, at_once in ((Experiment, _AT_ONCE), (Run, _RUNS_AT_ONCE))
+        }
+    num_purged = 0
+    for table, ids in over.items():
+        for row_id in ids:
+            with database.write() as session:
+                purge = delete(table).where(table.id == row_id, table.deleted_at <= before)
+                num_purged += len(session.scalars(purge.returning(table.id)).all())
+    return num_purged
 
 
 def delete_expired(database: Database, default_days: int | None) -> list[int]:

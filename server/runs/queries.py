@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session, contains_eager, selectinload
 
 from server.db.tables import Attempt, Experiment, Run
 from server.errors import NotFound
-from server.metrics.summaries import summaries_of, summary_json
+from server.metrics.summaries import listed_summaries
 from server.paging import decode_cursor, encode_cursor
 
-SUMMARY_FIELDS = (
-    "last", "min", "max", "mean", "num_points", "num_nan", "num_pos_inf", "num_neg_inf", "first_non_finite_step",
-)  # fmt: skip
 STATES = ("queued", "running", "completed", "failed", "cancelled")
+
+
+Archived = Literal["no", "only", "any"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,7 @@ class RunFilter:
     recipe: str | None = None
     workload: str | None = None
     q: str | None = None
+    archived: Archived = "no"  # themselves or with their experiment; one experiment's runs are all shown
 
 
 def queue_positions(session: Session, run_ids: Sequence[int] | None = None) -> dict[int, int]:
@@ -47,17 +48,13 @@ def queue_positions(session: Session, run_ids: Sequence[int] | None = None) -> d
 def runs_json(session: Session, runs: Sequence[Run], *, metrics: bool = True) -> list[dict[str, Any]]:
     """Runs as lists show them. Their ``experiment`` and ``worker`` must be loaded, or the session open."""
     ids = [run.id for run in runs]
-    series = summaries_of(session, ids) if metrics and ids else {}
+    series = listed_summaries(session, ids) if metrics and ids else {}
     queued = [run.id for run in runs if run.state == "queued"]
     places = queue_positions(session, queued) if queued else {}
     return [_run_json(run, series.get(run.id, {}), places.get(run.id)) for run in runs]
 
 
-def _run_json(run: Run, series: dict[str, Any], place: int | None) -> dict[str, Any]:
-    metrics = {}
-    for name, row in series.items():
-        summary = summary_json(row)
-        metrics[name] = {field: summary[field] for field in SUMMARY_FIELDS}
+def _run_json(run: Run, metrics: dict[str, Any], place: int | None) -> dict[str, Any]:
     return {
         "id": run.id,
         "experiment_id": run.experiment_id,
@@ -80,6 +77,8 @@ def _run_json(run: Run, series: dict[str, Any], place: int | None) -> dict[str, 
         "started_at": run.started_at,
         "ended_at": run.ended_at,
         "cancel_requested_at": run.cancel_requested_at,
+        "tags": run.tags,
+        "archived_at": run.archived_at,
         "queue_position": place,
         "metrics": metrics,
     }

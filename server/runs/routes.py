@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,15 +10,18 @@ from fastapi import APIRouter, Depends, Query, Response, status
 
 from server.access import Principal, submitter, viewer
 from server.paging import MAX_LIMIT
-from server.runs import delete, queries, service, table
-from server.runs.schemas import QueueOut, RunDetail, RunList
+from server.runs import delete, groups, queries, service, table
+from server.runs.schemas import GroupList, QueueOut, RunDetail, RunList
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 
 SEARCH = "Words that must all hold, such as `recipe:16-mixed eval/accuracy>0.95 created:<7d`; see docs/search.md."
-SORT = "created, or a metric such as eval/accuracy or eval/loss.min; with - before it the newest or highest come first."
+SORT = (
+    "created, a column (experiment, recipe, state, seed, step, owner, workload, started, ended), primary, params.NAME "
+    "or a metric such as eval/accuracy or eval/loss.min; with - before it the newest or highest come first."
+)
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 Cursor = Annotated[str | None, Query(max_length=400)]
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -33,18 +37,43 @@ def list_runs(
     role: Literal["baseline", "candidate", "control", "benchmark", "analysis"] | None = None,
     recipe: Annotated[str | None, Query(max_length=80)] = None,
     workload: Annotated[str | None, Query(max_length=80)] = None,
+    archived: queries.Archived = "no",
     sort: Annotated[str, Query(max_length=220, description=SORT)] = "-created",
-    cursor: Cursor = None,
+    cursor: Annotated[str | None, Query(max_length=800)] = None,
     limit: Limit = 50,
 ) -> Response:
     """Runs of the whole team, each with the summaries of its series."""
     chosen = queries.RunFilter(
-        experiment_id=experiment_id, state=state, kind=kind, role=role, recipe=recipe, workload=workload, q=q
+        experiment_id=experiment_id,
+        state=state,
+        kind=kind,
+        role=role,
+        recipe=recipe,
+        workload=workload,
+        q=q,
+        archived=archived,
     )
     with database.read() as session:
         items, following = table.list_runs(session, chosen, sort=sort, cursor=cursor, limit=limit)
     # Encoded as it is: fifty runs of twenty series are ten thousand values that need no second look.
     return Response(msgspec.json.encode({"items": items, "next_cursor": following}), media_type="application/json")
+
+
+@router.get("/runs/groups", dependencies=[Depends(viewer)])
+def group_runs(
+    database: DatabaseOf,
+    by: groups.GroupBy = "recipe",
+    metrics: Annotated[
+        str, Query(max_length=1000, description="Names of series with commas; primary is each run's own.")
+    ] = "primary",
+    q: Annotated[str | None, Query(max_length=400, description=SEARCH)] = None,
+    archived: queries.Archived = "no",
+) -> GroupList:
+    """Runs in groups: mean, sd and range of metrics, the difference from the baseline, what is not finite."""
+    names = list(dict.fromkeys(name for name in metrics.split(",") if name))[:20]
+    with database.read() as session:
+        found = groups.groups_of(session, queries.RunFilter(q=q, archived=archived), by, names)
+    return GroupList.model_validate({"items": [asdict(group) for group in found]})
 
 
 @router.get("/runs/{run_id}", dependencies=[Depends(viewer)])

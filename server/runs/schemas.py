@@ -46,6 +46,8 @@ class RunOut(BaseModel):
     started_at: datetime | None
     ended_at: datetime | None
     cancel_requested_at: datetime | None
+    tags: list[str]
+    archived_at: datetime | None
     queue_position: int | None
     metrics: dict[str, SeriesSummary]
 
@@ -73,6 +75,36 @@ class RunDetail(RunOut):
 class RunList(BaseModel):
     items: list[RunOut]
     next_cursor: str | None
+
+
+class SpreadOut(BaseModel):
+    """Last finite values of one metric over a group; ``delta`` is the mean difference from the baseline over pairs."""
+
+    metric: str
+    num: int
+    mean: float
+    sd: float | None
+    min: float
+    max: float
+    delta: float | None
+    num_pairs: int
+
+
+class GroupOut(BaseModel):
+    """One group of runs. ``num_nan`` and ``num_inf`` count its runs with such a value in a series."""
+
+    key: str
+    title: str
+    num_runs: int
+    states: dict[str, int]
+    spreads: dict[str, list[SpreadOut]]
+    num_nan: int
+    num_inf: int
+    first_non_finite_step: int | None
+
+
+class GroupList(BaseModel):
+    items: list[GroupOut]
 
 
 class QueueOut(BaseModel):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, cast, get_args
+from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Select, and_, or_, select
-from sqlalchemy.orm import Session, contains_eager, selectinload
+from sqlalchemy import Select, and_, not_, or_, select
+from sqlalchemy.orm import Session, contains_eager, defer, selectinload
 
-from server.db.tables import Experiment, Run, Series, Workload
+from server.db.tables import Experiment, Run, Workload
 from server.errors import Fault, Invalid
 from server.paging import decode_cursor, encode_cursor
 from server.runs.queries import RunFilter, runs_json
-from server.search.conditions import newest_series, run_conditions, summary_column
+from server.runs.sorting import Key, key_of, spell
+from server.search.conditions import run_conditions
 from server.search.language import parse
-from server.search.terms import Part
 
 Page = tuple[list[dict[str, Any]], str | None]
 
@@ -22,70 +22,73 @@ Page = tuple[list[dict[str, Any]], str | None]
 def list_runs(
     session: Session, chosen: RunFilter, *, sort: str = "-created", cursor: str | None = None, limit: int = 50
 ) -> Page:
-    """One page of runs and the cursor of the next.
+    """One page of runs and the cursor of the next, see `page_of_runs`."""
+    runs, following = page_of_runs(session, chosen, sort=sort, cursor=cursor, limit=limit)
+    return runs_json(session, runs), following
 
-    ``sort`` is ``created``, or a metric such as ``eval/accuracy`` or ``eval/loss.min``; with ``-`` before it the newest
-    or highest come first. Runs without the metric come last, newest first. Raises `Invalid`.
+
+def page_of_runs(
+    session: Session, chosen: RunFilter, *, sort: str = "-created", cursor: str | None = None, limit: int = 50
+) -> tuple[Sequence[Run], str | None]:
+    """One page of rows and the cursor of the next.
+
+    ``sort`` is one of `server.runs.sorting.SORTS`, a parameter such as ``params.lr``, or a metric such as
+    ``eval/accuracy`` or ``eval/loss.min``; with ``-`` before it the newest or highest come first. Runs without the
+    value come last, newest first. Raises `Invalid`.
     """
-    name = sort.removeprefix("-")
+    name, down = sort.removeprefix("-"), sort.startswith("-")
     if name == "created":
-        return _by_age(session, filtered(chosen), cursor, limit, down=sort.startswith("-"))
-    base, _, part = name.rpartition(".")
-    if not base or part not in get_args(Part):
-        base, part = name, "last"
-    return _by_metric(session, chosen, base, cast(Part, part), sort.startswith("-"), cursor, limit)
+        return _by_age(session, filtered(chosen), cursor, limit, down=down)
+    return _by_key(session, chosen, key_of(name), down, cursor, limit)
 
 
-def _by_age(session: Session, query: Select[Run], cursor: str | None, limit: int, *, down: bool) -> Page:
+def _by_age(
+    session: Session, query: Select[Run], cursor: str | None, limit: int, *, down: bool
+) -> tuple[Sequence[Run], str | None]:
     if cursor is not None:
         (last_id,) = decode_cursor(cursor, int)
         query = query.where(Run.id < last_id if down else Run.id > last_id)
     query = query.order_by(Run.id.desc() if down else Run.id)
     runs = session.scalars(query.limit(limit + 1)).unique().all()
     page = runs[:limit]
-    return runs_json(session, page), encode_cursor(page[-1].id) if len(runs) > limit else None
+    return page, encode_cursor(page[-1].id) if len(runs) > limit else None
 
 
-def _by_metric(
-    session: Session, chosen: RunFilter, name: str, part: Part, down: bool, cursor: str | None, limit: int
-) -> Page:
-    place = _place(cursor)
-    found: list[tuple[Run, float | None]] = []
+def _by_key(
+    session: Session, chosen: RunFilter, key: Key, down: bool, cursor: str | None, limit: int
+) -> tuple[Sequence[Run], str | None]:
+    place = _place(cursor, key)
+    found: list[tuple[Run, Any]] = []
     if place is None or place[0] is not None:
-        found += _with_metric(session, chosen, name, part, down, place, limit + 1)
-    if len(found) <= limit:
+        found += _with_value(session, chosen, key, down, place, limit + 1)
+    if key.having is not None and len(found) <= limit:
         after = place[1] if place is not None and place[0] is None else None
-        found += [(run, None) for run in _without_metric(session, chosen, name, part, after, limit + 1 - len(found))]
+        found += [(run, None) for run in _without_value(session, chosen, key, after, limit + 1 - len(found))]
     page = found[:limit]
     following = None
     if len(found) > limit:
         run, value = page[-1]
-        following = encode_cursor("" if value is None else repr(value), run.id)
-    return runs_json(session, [run for run, _ in page]), following
+        following = encode_cursor(spell(value), run.id)
+    return [run for run, _ in page], following
 
 
-def _place(cursor: str | None) -> tuple[float | None, int] | None:
+def _place(cursor: str | None, key: Key) -> tuple[Any, int] | None:
+    """The value and the id after which a page begins; the value is None among runs without one. Raises `Invalid`."""
     if cursor is None:
         return None
-    value, run_id = decode_cursor(cursor, str, int)
-    try:
-        number = float(value) if value else None
-    except ValueError:
-        number = math.nan
-    if number is not None and not math.isfinite(number):
+    value, run_id = decode_cursor(cursor, object, int)
+    fits = value is None or key.read(value) is not None
+    if not fits or (value is None and key.having is None):
         rule = "this cursor is of another sort order"
         raise Invalid([Fault(field="cursor", value=cursor, rule=rule, remedy="leave it out")])
-    return number, run_id
+    return (None if value is None else key.read(value)), run_id
 
 
-def _with_metric(
-    session: Session, chosen: RunFilter, name: str, part: Part, down: bool, place: Any, limit: int
-) -> list[tuple[Run, float | None]]:
-    column = summary_column(part)
-    query = (
-        filtered(chosen).add_columns(column).join(Series, Series.run_id == Run.id)
-        .where(newest_series(name), column.is_not(None))
-    )  # fmt: skip
+def _with_value(
+    session: Session, chosen: RunFilter, key: Key, down: bool, place: tuple[Any, int] | None, limit: int
+) -> list[tuple[Run, Any]]:
+    column = key.value
+    query = key.join(filtered(chosen).add_columns(column))
     if place is not None:
         value, run_id = place
         query = query.where(or_(column < value if down else column > value, and_(column == value, Run.id < run_id)))
@@ -93,11 +96,9 @@ def _with_metric(
     return [(run, value) for run, value in session.execute(query.limit(limit)).unique()]
 
 
-def _without_metric(
-    session: Session, chosen: RunFilter, name: str, part: Part, after: int | None, limit: int
-) -> list[Run]:
-    having = select(Series.run_id).where(newest_series(name), summary_column(part).is_not(None))
-    query = filtered(chosen).where(Run.id.not_in(having)).order_by(Run.id.desc())
+def _without_value(session: Session, chosen: RunFilter, key: Key, after: int | None, limit: int) -> list[Run]:
+    assert key.having is not None, "every run has the value"
+    query = filtered(chosen).where(Run.id.not_in(key.having)).order_by(Run.id.desc())
     if after is not None:
         query = query.where(Run.id < after)
     return list(session.scalars(query.limit(limit)).unique())
@@ -108,7 +109,11 @@ def filtered(chosen: RunFilter) -> Select[Run]:
     query = (
         select(Run)
         .join(Run.experiment)
-        .options(contains_eager(Run.experiment).load_only(Experiment.name), selectinload(Run.worker))
+        .options(
+            contains_eager(Run.experiment).load_only(Experiment.name),
+            selectinload(Run.worker),
+            *map(defer, (Run.config, Run.environment, Run.result)),  # kilobytes of JSON that no list shows
+        )
     )
     if chosen.experiment_id is not None:
         query = query.where(Run.experiment_id == chosen.experiment_id)
@@ -120,6 +125,9 @@ def filtered(chosen: RunFilter) -> Select[Run]:
     ):
         if value is not None:
             query = query.where(column == value)
+    if chosen.archived == "only" or (chosen.archived == "no" and chosen.experiment_id is None):
+        is_archived = or_(Run.archived_at.is_not(None), Experiment.archived_at.is_not(None))
+        query = query.where(is_archived if chosen.archived == "only" else not_(is_archived))
     if chosen.workload is not None:
         query = query.where(Experiment.workload_id.in_(select(Workload.id).where(Workload.name == chosen.workload)))
     if chosen.q:

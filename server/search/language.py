@@ -26,6 +26,7 @@ from server.search.terms import (
     Term,
     Text,
     Word,
+    WordFault,
 )
 
 NAMES = (
@@ -49,6 +50,20 @@ def parse(query: str, now: datetime | None = None) -> list[Term]:
     """The terms of a query, all of which must hold. Raises `Invalid` naming the word, its place, and what fits."""
     now = now or datetime.now(UTC)
     return [_term(found.group(), found.start() + 1, now) for found in _WORD.finditer(query)]
+
+
+def faults_of(query: str, now: datetime | None = None) -> list[WordFault]:
+    """Every word that fits no form, with its place: what a search box marks while somebody types."""
+    now = now or datetime.now(UTC)
+    faults = []
+    for found in _WORD.finditer(query):
+        try:
+            _term(found.group(), found.start() + 1, now)
+        except Invalid as error:
+            told = error.faults[0]
+            rule = told.rule.partition(": ")[2] if told.rule.startswith("at character") else told.rule
+            faults.append(WordFault(start=found.start(), end=found.end(), rule=rule, remedy=told.remedy))
+    return faults
 
 
 def refuse(word: Word, rule: str, remedy: str) -> Invalid:

@@ -42,6 +42,8 @@ def named_experiment(term: Named) -> Condition:
 
 def named_run(term: Named) -> Condition:
     """The condition of a word about runs, joined with their experiments. Raises `Invalid`."""
+    if term.field == "tag":
+        return or_(*(or_(_tagged(Experiment.tags, value), _tagged(Run.tags, value)) for value in term.values))
     if term.field in OF_EXPERIMENT:
         return named_experiment(term)
     return or_(*(_run(term, value) for value in term.values))
@@ -56,8 +58,7 @@ def _experiment(term: Named, value: str) -> Condition:
         case "note":
             return Experiment.note.icontains(value, autoescape=True)
         case "tag":
-            spelled = json.dumps(value)  # as the column holds it; quotes end it, so that "a" is not found in "ab"
-            return cast(Experiment.tags, String).icontains(spelled, autoescape=True)
+            return _tagged(Experiment.tags, value)
         case "project":
             return Experiment.project_id.in_(select(Project.id).where(_like(Project.name, value)))
         case "owner":
@@ -69,6 +70,11 @@ def _experiment(term: Named, value: str) -> Condition:
         case "verdict":
             return _judged(term, value)
     raise AssertionError(f"{term.field} is about runs")
+
+
+def _tagged(column: Any, value: str) -> Condition:
+    spelled = json.dumps(value)  # as the column holds it; quotes end it, so that "a" is not found in "ab"
+    return cast(column, String).icontains(spelled, autoescape=True)
 
 
 def _judged(term: Named, value: str) -> Condition:

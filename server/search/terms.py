@@ -21,6 +21,16 @@ class Word:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WordFault:
+    """A word that fits no form: characters [``start``, ``end``) of the query, counted from 0."""
+
+    start: int
+    end: int
+    rule: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Term:
     """Base of all terms."""
 

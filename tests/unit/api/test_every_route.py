@@ -30,6 +30,10 @@ OWN_ACCOUNT = {
     ("POST", "/account/tokens"),
     ("POST", "/account/tokens/{token_id}/revoke"),
     ("POST", "/theme"),
+    ("POST", "/api/v1/views"),
+    ("DELETE", "/api/v1/views/{view_id}"),
+    ("POST", "/views"),
+    ("POST", "/views/{view_id}/delete"),
 }
 ADMIN_ONLY = {
     ("GET", "/api/v1/users"),

@@ -69,7 +69,7 @@ def test_filters_and_search(team: Team) -> None:
     "params",
     [
         {"cursor": "nonsense"}, {"cursor": "e30"}, {"cursor": "WyJhIl0"}, {"cursor": "WyJhIiwgMV0"}, {"limit": 0},
-        {"limit": 201}, {"sort": "owner"}, {"state": "dead"}, {"q": "x" * 401},
+        {"limit": 201}, {"sort": "colour"}, {"state": "dead"}, {"q": "x" * 401},
     ],
 )  # fmt: skip
 def test_bad_queries_are_refused(team: Team, params: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from server.db.tables import Audit, Axis, Base, Chunk, Experiment, Fold, Project
 from server.metrics.fold import fold
 from server.metrics.leftovers import fold_leftovers
 from server.metrics.write import store_frames, store_log
-from server.runs.delete import delete_expired
+from server.runs.delete import delete_expired, purge_deleted
 
 OF_RUNS = ("series", "segments", "chunks", "axes", "folds", "logs", "events", "artifacts", "attempts", "run_parameters")
 
@@ -61,6 +61,10 @@ def test_deleting_frees_every_row_and_is_told(any_database: Database, tmp_path: 
     change_run(any_database, runs[1], state="failed")
     assert owner_not.delete(f"/api/v1/experiments/{experiment_id}").status_code == 403
     assert admin.delete(f"/api/v1/experiments/{experiment_id}").status_code == 204
+    assert admin.get(f"/api/v1/experiments/{experiment_id}").status_code == 404
+    assert purge_deleted(any_database, undo_s=600) == 0
+    assert count_rows(any_database)["runs"] == 2
+    assert purge_deleted(any_database, undo_s=0) == 1  # the experiment, and its runs with it
     rows = count_rows(any_database)
     assert {name: rows[name] for name in (*OF_RUNS, "runs", "experiments")} == dict.fromkeys(
         (*OF_RUNS, "runs", "experiments"), 0

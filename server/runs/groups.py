@@ -1,0 +1,233 @@
+"""Runs in groups: how many, mean ± sd and range of metrics, the difference from the baseline, and what is not finite.
+
+A group's difference is over pairs: a run and the baseline's run of the same experiment and seed, both completed with a
+finite last value. It is the mean of value − baseline's value, whatever direction is good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session
+
+from server.db.tables import Experiment, Project, Run, Series, User, Workload
+from server.runs.queries import STATES, RunFilter
+from server.runs.sorting import primary_name
+from server.runs.table import filtered
+
+GroupBy = Literal["recipe", "precision", "workload", "experiment", "owner", "project", "tag", "state", "device"]
+MAX_GROUPS = 200
+PRIMARY = "primary"
+
+_KEYS: dict[str, ColumnElement[Any]] = {
+    "recipe": Run.recipe_name.expression,
+    "precision": Run.recipe["precision"].as_string(),
+    "workload": select(Workload.name).where(Workload.id == Experiment.workload_id).scalar_subquery(),
+    "experiment": Run.experiment_id.expression,
+    "owner": select(User.name).where(User.id == Experiment.owner_id).scalar_subquery(),
+    "project": select(Project.name).where(Project.id == Experiment.project_id).scalar_subquery(),
+    "state": Run.state.expression,
+    "device": func.coalesce(Run.environment["device"]["name"].as_string(), "not started"),
+}
+
+
+class _Fact(NamedTuple):
+    """What of a run groups need."""
+
+    id: int
+    experiment_id: int
+    seed: int
+    is_baseline: bool
+    counts: bool  # a training, so that its metrics are compared
+    state: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Last values of one metric over the runs of a group that have a finite one."""
+
+    metric: str
+    num: int
+    mean: float
+    sd: float | None
+    min: float
+    max: float
+    delta: float | None  # mean difference from the baseline, None without pairs
+    num_pairs: int
+
+
+@dataclass(kw_only=True)
+class Group:
+    """One group. ``spreads`` by the name asked for; the primary metric has one spread per metric."""
+
+    key: str
+    title: str
+    num_runs: int = 0
+    states: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATES, 0))
+    spreads: dict[str, list[Spread]] = field(default_factory=dict)
+    num_nan: int = 0  # runs with a NaN in a series
+    num_inf: int = 0
+    first_non_finite_step: int | None = None
+
+
+def groups_of(session: Session, chosen: RunFilter, by: GroupBy, metrics: Sequence[str]) -> list[Group]:
+    """The groups of the runs that a filter lets through, the largest first, at most `MAX_GROUPS`.
+
+    ``metrics`` are names of series, or ``primary``: that of each run's experiment. Raises `Invalid`.
+    """
+    facts = _facts(session, chosen, by)
+    groups: dict[str, Group] = {}
+    members: dict[str, list[_Fact]] = defaultdict(list)
+    for fact in facts:
+        for key in fact.keys:
+            group = groups.setdefault(key, Group(key=key, title=key))
+            group.num_runs += 1
+            group.states[fact.state] += 1
+            members[key].append(fact)
+    kept = sorted(groups.values(), key=lambda group: (-group.num_runs, group.key))[:MAX_GROUPS]
+    _measure(session, chosen, kept, members, metrics)
+    _note_non_finite(session, chosen, kept, members)
+    if by == "experiment":
+        _name_experiments(session, kept)
+    return kept
+
+
+def _facts(session: Session, chosen: RunFilter, by: GroupBy) -> list[_Fact]:
+    key = Experiment.tags.expression if by == "tag" else _KEYS[by]
+    columns = (Run.id, Run.experiment_id, Run.seed, Run.role, Run.kind, Run.state, Run.tags, key)
+    query = filtered(chosen).with_only_columns(*columns, maintain_column_froms=True)
+    return [_fact(tuple(row), by) for row in session.execute(query)]
+
+
+def _fact(row: Sequence[Any], by: GroupBy) -> _Fact:
+    run_id, experiment_id, seed, role, kind, state, tags, key = row
+    keys = tuple(dict.fromkeys([*key, *tags])) or ("no tag",) if by == "tag" else (str(key),)
+    return _Fact(run_id, experiment_id, seed, role == "baseline", kind == "train", state, keys)
+
+
+Values = dict[int, tuple[str, float]]  # name and last value by run
+
+
+def _measure(
+    session: Session, chosen: RunFilter, groups: list[Group], members: dict[str, list[_Fact]], metrics: Sequence[str]
+) -> None:
+    for metric in metrics:
+        values = _values(session, chosen, metric)
+        baseline = _baseline(session, metric, {fact.experiment_id for part in members.values() for fact in part})
+        for group in groups:
+            group.spreads[metric] = list(_spreads(members[group.key], values, baseline))
+
+
+def _values(session: Session, chosen: RunFilter, metric: str) -> Values:
+    """The finite last values of the filtered runs."""
+    query = (
+        filtered(chosen)
+        .join(Series, Series.run_id == Run.id)
+        .where(_is(metric), Series.is_newest, Series.finite_last.is_not(None))
+        .with_only_columns(Run.id, Series.name, Series.finite_last, maintain_column_froms=True)
+    )
+    return {run_id: (name, float(value or 0.0)) for run_id, name, value in session.execute(query)}
+
+
+def _is(metric: str) -> ColumnElement[bool]:
+    return Series.name == (primary_name() if metric == PRIMARY else metric)
+
+
+_AT_ONCE = 500
+
+
+def _baseline(session: Session, metric: str, experiment_ids: set[int]) -> dict[tuple[int, int, str], float]:
+    """The baseline's last value by experiment, seed and metric, also of baseline runs that the filter leaves out."""
+    found: dict[tuple[int, int, str], float] = {}
+    ids = sorted(experiment_ids)
+    for start in range(0, len(ids), _AT_ONCE):
+        query = (
+            select(Run.experiment_id, Run.seed, Series.name, Series.finite_last)
+            .join(Run.experiment)
+            .join(Series, Series.run_id == Run.id)
+            .where(
+                Run.experiment_id.in_(ids[start : start + _AT_ONCE]), Run.role == "baseline", Run.state == "completed",
+                _is(metric), Series.is_newest, Series.finite_last.is_not(None),
+            )
+        )  # fmt: skip
+        found |= {
+            (experiment, seed, name): float(value or 0.0) for experiment, seed, name, value in session.execute(query)
+        }
+    return found
+
+
+def _spreads(facts: Iterable[_Fact], values: Values, baseline: dict[tuple[int, int, str], float]) -> Iterable[Spread]:
+    """One spread per series name, the one with most runs first."""
+    by_name: dict[str, list[tuple[_Fact, float]]] = defaultdict(list)
+    for fact in facts:
+        if fact.counts and fact.id in values:
+            name, value = values[fact.id]
+            by_name[name].append((fact, value))
+    for name, found in sorted(by_name.items(), key=lambda item: (-len(item[1]), item[0])):
+        numbers = [value for _, value in found]
+        pairs = [
+            value - baseline[place]
+            for fact, value in found
+            if not fact.is_baseline
+            and fact.state == "completed"
+            and (place := (fact.experiment_id, fact.seed, name)) in baseline
+        ]
+        differences = [difference for difference in pairs if math.isfinite(difference)]
+        yield Spread(
+            metric=name,
+            num=len(numbers),
+            mean=_mean(numbers),
+            sd=_deviation(numbers),
+            min=min(numbers),
+            max=max(numbers),
+            delta=fmean(differences) if differences else None,
+            num_pairs=len(differences),
+        )
+
+
+def _mean(numbers: list[float]) -> float:
+    """The mean also of numbers whose sum is beyond float64."""
+    scale = max(map(abs, numbers)) or 1.0
+    return fmean(number / scale for number in numbers) * scale
+
+
+def _deviation(numbers: list[float]) -> float | None:
+    """The sample standard deviation, None of fewer than two."""
+    if len(numbers) < 2:
+        return None
+    scale = max(map(abs, numbers)) or 1.0
+    return stdev(number / scale for number in numbers) * scale
+
+
+def _note_non_finite(session: Session, chosen: RunFilter, groups: list[Group], members: dict[str, list[_Fact]]) -> None:
+    query = (
+        filtered(chosen)
+        .join(Series, Series.run_id == Run.id)
+        .where(Series.is_newest, Series.first_non_finite_step.is_not(None), Series.name != "amp/loss_scale")
+        .with_only_columns(
+            Run.id, func.max(Series.num_nan), func.max(Series.num_pos_inf + Series.num_neg_inf),
+            func.min(Series.first_non_finite_step), maintain_column_froms=True,
+        )
+        .group_by(Run.id)
+    )  # fmt: skip
+    found = {run_id: (nan, inf, step) for run_id, nan, inf, step in session.execute(query)}
+    for group in groups:
+        told = [found[fact.id] for fact in members[group.key] if fact.id in found]
+        group.num_nan = sum(nan > 0 for nan, _, _ in told)
+        group.num_inf = sum(inf > 0 for _, inf, _ in told)
+        group.first_non_finite_step = min((step for _, _, step in told if step is not None), default=None)
+
+
+def _name_experiments(session: Session, groups: list[Group]) -> None:
+    ids = [int(group.key) for group in groups]
+    rows = session.execute(select(Experiment.id, Experiment.name).where(Experiment.id.in_(ids)))
+    names = {str(experiment_id): name for experiment_id, name in rows}
+    for group in groups:
+        group.title = names.get(group.key, group.title)
