@@ -1,7 +1,8 @@
 """The child process of one run: configuration on stdin, frames on a pipe, stdout and stderr as the log.
 
-stdin stays open as the line to the parent: ``cancel`` ends the run softly, and its end means that the parent is dead,
-so the whole process group dies too. torch is imported only after the configuration and the line are in place.
+stdin stays open as the line to the parent: ``cancel`` ends the run softly, ``pause`` does so after a checkpoint, and
+its end means that the parent is dead, so the whole process group dies too. torch is imported only after the
+configuration and the line are in place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO, cast
 
@@ -22,7 +23,7 @@ import msgspec
 
 from amp_core.config import RunConfig
 from amp_core.errors import Interrupted, ProtocolError, RecipeError
-from amp_core.events import Event, Failed, Finished, Frame, encode_frame
+from amp_core.events import Event, Failed, Finished, Frame, Paused, encode_frame
 from amp_core.failure import failure_of
 
 OOM_SCORE = "500"  # of -1000 to 1000, on top of the share of memory in use
@@ -70,6 +71,7 @@ class _ParentLine:
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
+        self.paused = threading.Event()
         self._fd = os.dup(0)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
@@ -91,11 +93,13 @@ class _ParentLine:
             raise ProtocolError(f"the first line of stdin is no run configuration: {error}") from error
 
     def watch(self) -> None:
-        """Wait for ``cancel`` or the parent's death."""
+        """Wait for ``cancel``, ``pause`` or the parent's death."""
         given = self._rest
         while True:
             if b"cancel" in given:
                 self.cancelled.set()
+            if b"pause" in given:
+                self.paused.set()
             given = os.read(self._fd, 4096)
             if not given:
                 os.killpg(0, signal.SIGKILL)
@@ -106,12 +110,16 @@ def _run(config: RunConfig, writer: _Writer, line: _ParentLine) -> int:
     code = 1
     try:
         _enter(Path(config.scratch_dir))
-        for event in _interruptible(_events(config), line.cancelled):
+        is_training = config.kind == "train"  # which stops by itself to pause, between two steps
+        stops = (line.cancelled,) if is_training else (line.cancelled, line.paused)
+        for event in _interruptible(_events(config, line), stops):
             writer.send(event)
             if isinstance(event, Finished):
                 code = 0
         if code and line.cancelled.is_set():
             writer.send(Failed(kind="interrupted", message="The run was asked to stop and stopped."))
+        elif code and line.paused.is_set():
+            writer.send(Paused())
         elif code:
             writer.send(Failed(kind="exception", message="The run ended without its last event."))
     except BrokenPipeError:
@@ -121,8 +129,8 @@ def _run(config: RunConfig, writer: _Writer, line: _ParentLine) -> int:
     return code
 
 
-def _events(config: RunConfig) -> Iterator[Event]:
-    """The events of a configuration; torch is imported here."""
+def _events(config: RunConfig, line: _ParentLine) -> Iterator[Event]:
+    """The events of a configuration; torch is imported here. A training ends after a checkpoint once paused."""
     if config.kind == "benchmark":
         from amp_core.benchmark import benchmark
 
@@ -137,16 +145,16 @@ def _events(config: RunConfig) -> Iterator[Event]:
 
     folder = config.checkpoint_dir
     checkpoints = Checkpoints(Path(folder), config.checkpoint_keep) if folder is not None else None
-    return training.train(config, loader.load(config.workload), checkpoints)
+    return training.train(config, loader.load(config.workload), checkpoints, line.paused.is_set)
 
 
-def _interruptible(events: Iterator[Event], cancelled: threading.Event) -> Iterator[Event]:
-    """The events, with `Interrupted` thrown in once when a cancel has come."""
+def _interruptible(events: Iterator[Event], stops: Sequence[threading.Event]) -> Iterator[Event]:
+    """The events, with `Interrupted` thrown in once when one of ``stops`` has come."""
     generator = cast("Generator[Event, None, None]", events)
     thrown = False
     try:
         while True:
-            if cancelled.is_set() and not thrown:
+            if not thrown and any(stop.is_set() for stop in stops):
                 thrown = True
                 event = generator.throw(Interrupted())
             else:

@@ -67,6 +67,11 @@ class Child(ABC):
         with contextlib.suppress(OSError, ValueError):
             self._stdin.write(b"cancel\n")
 
+    def pause(self) -> None:
+        """Ask the child to end soon in such a way that a later attempt goes on: a checkpoint, then ``Paused``."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stdin.write(b"pause\n")
+
     def kill(self) -> None:
         """Kill the child and every process of its group; once it has ended, nothing is left to kill."""
         if self._exit_code is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -49,6 +50,14 @@ class Queue:
         self.session.add_all(runs)
         self.session.flush()
         return [run.id for run in runs]
+
+    def gives(self, worker_id: int, *devices: dict[str, Any]) -> None:
+        """What a worker's row says of its devices."""
+        self.worker(worker_id).devices = list(devices)
+        self.session.flush()
+
+    def worker(self, worker_id: int) -> Worker:
+        return self.session.get_one(Worker, worker_id, populate_existing=True)
 
     def run(self, run_id: int) -> Run:
         return self.session.get_one(Run, run_id, populate_existing=True)

@@ -9,12 +9,13 @@ from collections.abc import Collection
 class Requests:
     """What others ask of one attempt, from its claim to its end.
 
-    ``cancel``: someone wants it to stop. ``lost``: it is no longer ours, so nothing may be written any more.
-    ``abandon``: this worker stops, and leaves the attempt open.
+    ``cancel``: someone wants it to stop. ``pause``: someone wants it to stop, and to go on later. ``lost``: it is no
+    longer ours, so nothing may be written any more. ``abandon``: this worker stops, and leaves the attempt open.
     """
 
     def __init__(self) -> None:
         self.cancel = threading.Event()
+        self.pause = threading.Event()
         self.lost = threading.Event()
         self.abandon = threading.Event()
 
@@ -41,12 +42,14 @@ class ActiveRuns:
         with self._lock:
             return list(self._by_attempt)
 
-    def cancel(self, run_ids: Collection[int]) -> None:
-        """Pass on that someone asked to cancel these runs."""
+    def stop(self, *, cancelled: Collection[int] = (), paused: Collection[int] = ()) -> None:
+        """Pass on that someone asked to cancel or to pause these runs."""
         with self._lock:
             for (run_id, _), requests in self._by_attempt.items():
-                if run_id in run_ids:
+                if run_id in cancelled:
                     requests.cancel.set()
+                if run_id in paused:
+                    requests.pause.set()
 
     def lose(self, attempts: Collection[tuple[int, int]]) -> None:
         """These are no longer ours: their children are killed, and nothing more is written."""

@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,15 @@ def describe_devices(slots: list[Slot]) -> list[dict[str, Any]]:
         shown = descriptions.setdefault(slot.device, {**slot.description, "slots": 0})
         shown["slots"] += 1
     return list(descriptions.values())
+
+
+def free_memory(slots: Sequence[Slot]) -> dict[str, int]:
+    """Bytes that are free now on the devices of these slots, by device; those that cannot be asked are left out."""
+    free: dict[str, int] = {}
+    for slot in slots:
+        if slot.device not in free and slot.kind == "cpu":
+            free[slot.device] = psutil.virtual_memory().available
+    return free
 
 
 def num_cores() -> int:

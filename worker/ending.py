@@ -26,6 +26,7 @@ class Evidence:
     """What the supervisor saw of a child that is gone.
 
     ``stopped_for`` is the reason for which it was killed by us; ``was_cancelled`` that a person asked.
+    ``has_paused``: it was asked to pause, and either did or had to be killed for it.
     """
 
     exit_code: int
@@ -34,6 +35,7 @@ class Evidence:
     failed: Failed | None = None
     stopped_for: Reason | None = None
     was_cancelled: bool = False
+    has_paused: bool = False
     was_killed: bool = False
     was_oom_killed: bool = False
 
@@ -43,6 +45,8 @@ REMEDIES = {
     "exit": "Look for sys.exit, quit or os._exit in the workload, and in the log for what it said.",
     "out_of_memory": "Use a smaller batch or model, or raise max_memory_bytes.",
     "recipe": "Choose a recipe this device can run.",
+    "contract": "Change the script as the message says; docs/scripts.md shows the order of a step.",
+    "not_resumable": "Clone the run to start it from step 1, or make the script's data depend on its seed alone.",
     "workload": "Mend the workload file; `python -m amp_core describe FILE` shows its errors.",
     "interrupted": "Retry the run.",
     "signal": "A native library crashed or something outside killed the process; see the end of the log.",
@@ -59,6 +63,8 @@ def ending_of(seen: Evidence) -> Ending:
     if seen.was_cancelled:
         message = "It did not stop when asked, and was killed." if seen.was_killed else ""
         return Ending(outcome="cancelled", reason={"kind": "cancelled", "message": message}, exit_code=seen.exit_code)
+    if seen.has_paused:
+        return Ending(outcome="paused", exit_code=seen.exit_code)
     return Ending(outcome="failed", reason=_failure(seen), exit_code=seen.exit_code)
 
 

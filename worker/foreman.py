@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,9 +16,11 @@ from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.logs import bound_run
 from server.queue.claim import ClaimedRun, claim
+from server.queue.policy import Policy
 from server.settings import Settings
 from worker.active import ActiveRuns, Requests
 from worker.checkpoints import drop_checkpoints, with_checkpoints
+from worker.devices import free_memory
 from worker.ending import Ending, Reason
 from worker.record import Recorder
 from worker.run_config import limits_of, run_config
@@ -27,6 +29,7 @@ from worker.supervise import Supervision
 from worker.workload_files import WorkloadMissing, locate, workload_folders
 
 _log = logging.getLogger(__name__)
+Slots = tuple[Slot, ...]
 
 
 class Foreman:
@@ -39,12 +42,14 @@ class Foreman:
         settings: Settings,
         worker_id: int,
         slots: SlotPool,
-        launcher_of: Callable[[Slot], Launcher],
+        launcher_of: Callable[[Sequence[Slot]], Launcher],
+        free_bytes: Callable[[Sequence[Slot]], Mapping[str, int]] = free_memory,
         spool_folder: Path,
     ) -> None:
         self.active = ActiveRuns()
         self._database, self._settings, self._worker_id = database, settings, worker_id
-        self._slots, self._launcher_of = slots, launcher_of
+        self._slots, self._launcher_of, self._free_bytes = slots, launcher_of, free_bytes
+        self._policy = Policy.of(settings)
         self._folders = workload_folders(settings)
         self._spool_folder = spool_folder
         self._claiming = threading.Lock()
@@ -64,7 +69,7 @@ class Foreman:
         """Start a thread for each run that fits a free slot now: what a doorbell that did not ring costs is a poll."""
         while (taken := self._take()) is not None:
             thread = threading.Thread(
-                target=self._run_and_go_on, args=taken, name=f"slot-{taken[0].number}", daemon=True
+                target=self._run_and_go_on, args=taken, name=f"slot-{taken[0][0].number}", daemon=True
             )
             self._threads = [*(thread for thread in self._threads if thread.is_alive()), thread]
             thread.start()
@@ -79,20 +84,22 @@ class Foreman:
         for thread in self._threads:
             thread.join(timeout_s)
 
-    def _run_and_go_on(self, slot: Slot, claimed: ClaimedRun, requests: Requests) -> None:
-        self._run(slot, claimed, requests)
+    def _run_and_go_on(self, slots: Slots, claimed: ClaimedRun, requests: Requests) -> None:
+        self._run(slots, claimed, requests)
         self.work()
 
-    def _take(self) -> tuple[Slot, ClaimedRun, Requests] | None:
-        """Claim a run and its slot together; None when nothing fits, the store is away, or the worker stops."""
+    def _take(self) -> tuple[Slots, ClaimedRun, Requests] | None:
+        """Claim a run and its slots together; None when nothing fits, the store is away, or the worker stops."""
         with self._claiming:
-            wanted = self._slots.wanted()
-            if self._stopping.is_set() or not wanted:
+            if self._stopping.is_set() or not (free := self._slots.free()):
                 return None
+            memory = self._free_bytes(free)
+            enough = self._settings.min_free_memory_bytes
+            names = [slot.device for slot in free if memory.get(slot.device, enough) >= enough]
             try:
                 with self._database.write() as session:
                     claimed = claim(
-                        session, self._worker_id, wanted, self._settings.lease_s, alone=self._slots.is_idle()
+                        session, self._worker_id, names, self._settings.lease_s, policy=self._policy, free_bytes=memory
                     )
             except StoreUnavailable as error:
                 _log.log(logging.DEBUG if self._is_store_away else logging.WARNING, "nothing can be claimed: %s", error)
@@ -102,29 +109,29 @@ class Foreman:
             if claimed is None:
                 return None
             requests = self.active.add(claimed.run_id, claimed.attempt)  # before anything that may take long
-            return self._slots.take(claimed.config.get("device", "cpu")), claimed, requests
+            return self._slots.take(claimed.devices), claimed, requests
 
-    def _run(self, slot: Slot, claimed: ClaimedRun, requests: Requests) -> None:
+    def _run(self, slots: Slots, claimed: ClaimedRun, requests: Requests) -> None:
         """Run one claimed attempt; whatever goes wrong here, the slot is free afterwards and the run not stuck."""
         scratch = self._settings.data_dir / "scratch" / f"{claimed.run_id}-{claimed.attempt}"
         with bound_run(claimed.run_id):
             try:
-                self._supervise(slot, claimed, requests, scratch)
+                self._supervise(slots, claimed, requests, scratch)
             except Exception:  # noqa: BLE001 - the thread serves other runs
                 _log.exception("attempt %d fell out of its supervision; its lease will expire", claimed.attempt)
             finally:
                 self.active.remove(claimed.run_id, claimed.attempt)
                 shutil.rmtree(scratch, ignore_errors=True)
                 with self._claiming:
-                    self._slots.give_back(slot)
+                    self._slots.give_back(slots)
 
-    def _supervise(self, slot: Slot, claimed: ClaimedRun, requests: Requests, scratch: Path) -> None:
+    def _supervise(self, slots: Slots, claimed: ClaimedRun, requests: Requests, scratch: Path) -> None:
         if self._stopping.is_set():
             requests.abandon.set()
         recorder = Recorder(self._database, self._spool_folder, claimed.run_id, claimed.attempt, requests.lost)
         try:
             path = locate(claimed, self._folders)
-            config = run_config(claimed, slot, path, scratch, self._settings)
+            config = run_config(claimed, slots[0], path, scratch, self._settings)
             config = with_checkpoints(self._database, config, self._settings.data_dir)
             scratch.mkdir(parents=True, exist_ok=True)
         except (WorkloadMissing, AmpError, msgspec.ValidationError, OSError) as error:
@@ -132,8 +139,8 @@ class Foreman:
             recorder.finish(Ending(outcome="failed", reason=_refusal(error)), requests.abandon)
             return
         limits = limits_of(claimed, self._settings)
-        _log.info("attempt %d begins on %s", claimed.attempt, slot.device)
-        ended = Supervision(recorder, self._launcher_of(slot), config, limits, requests).run()
+        _log.info("attempt %d begins on %s", claimed.attempt, ", ".join(claimed.devices))
+        ended = Supervision(recorder, self._launcher_of(slots), config, limits, requests).run()
         if ended:
             drop_checkpoints(self._database, claimed.run_id, self._settings.data_dir)
         _log.info("attempt %d %s", claimed.attempt, "has ended" if ended else "was left open")

@@ -1,4 +1,4 @@
-"""The worker's heartbeat: renews leases, shows that it lives, and brings word of cancellations."""
+"""The worker's heartbeat: renews leases, shows that it lives, and brings word of what is to stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.db.tables import Worker
 from server.queue.clock import store_now
-from server.queue.lease import cancel_requests, renew
+from server.queue.lease import renew, stop_requests
 from server.settings import Settings
 from worker.active import ActiveRuns
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """A thread that beats every ``heartbeat_s`` and looks for cancellations each second.
+    """A thread that beats every ``heartbeat_s`` and looks each second for runs that are to stop.
 
     While the store is away the runs go on; their leases are renewed when it is back.
     """
@@ -50,7 +50,7 @@ class Heartbeat:
                     next_beat = time.monotonic() + self._settings.heartbeat_s
                     self.beat()
                 else:
-                    self.look_for_cancellations()
+                    self.look_for_requests()
                 if self._is_store_away:
                     _log.info("the store is back")
                 self._is_store_away = False
@@ -70,12 +70,12 @@ class Heartbeat:
             renewal = renew(session, self._worker_id, attempts, self._settings.lease_s, now)
             session.execute(update(Worker).where(Worker.id == self._worker_id).values(heartbeat_at=now, state="online"))
         self._active.lose(renewal.lost)
-        self._active.cancel(renewal.cancelled)
+        self._active.stop(cancelled=renewal.cancelled, paused=renewal.paused)
 
-    def look_for_cancellations(self) -> None:
-        """Pass on requests to cancel that came in since the last look."""
+    def look_for_requests(self) -> None:
+        """Pass on requests to cancel or to pause that came in since the last look."""
         run_ids = [run_id for run_id, _ in self._active.attempts()]
         if run_ids:
             with self._database.read() as session:
-                asked = cancel_requests(session, run_ids)
-            self._active.cancel(asked)
+                asked = stop_requests(session, run_ids)
+            self._active.stop(cancelled=asked.cancelled, paused=asked.paused)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 import sys
-from collections.abc import Iterator
 
 from pydantic import ValidationError
 
-from amp_core.launcher import Launcher, child_environment
 from server import logs
 from server.broker.embedded import BrokerError, EmbeddedBroker
 from server.db.engine import Database
@@ -21,11 +18,12 @@ from worker.app import make_app, serve
 from worker.devices import inventory
 from worker.foreman import Foreman
 from worker.heartbeat import Heartbeat
+from worker.launchers import Launchers
 from worker.record import replay_folder
 from worker.registry import NameTaken, register, sign_off, take_back, worker_name
 from worker.rounds import Rounds
 from worker.scan import Scanner
-from worker.slots import Slot, SlotPool
+from worker.slots import SlotPool
 
 JOIN_S = 20.0
 
@@ -67,10 +65,10 @@ def run_worker(settings: Settings, database: Database) -> int:
     replay_folder(database, spool_folder)
     with database.write() as session:
         take_back(session, worker_id, name)
-    with _launchers(settings, slots) as launchers:
+    with Launchers(slots, warm=settings.warm_children) as launchers:
         foreman = Foreman(
             database=database, settings=settings, worker_id=worker_id, slots=SlotPool(slots),
-            launcher_of=lambda slot: launchers[slot.device], spool_folder=spool_folder,
+            launcher_of=launchers.of, spool_folder=spool_folder,
         )  # fmt: skip
         heartbeat = Heartbeat(database, settings, worker_id, foreman.active)
         threads = (heartbeat, Scanner(database, settings), Rounds(database, settings, foreman))
@@ -85,21 +83,6 @@ def run_worker(settings: Settings, database: Database) -> int:
             for thread in threads:
                 thread.stop()
             _sign_off(database, worker_id, name)
-
-
-@contextlib.contextmanager
-def _launchers(settings: Settings, slots: list[Slot]) -> Iterator[dict[str, Launcher]]:
-    """One launcher per device; a GPU's children see that GPU only."""
-    launchers: dict[str, Launcher] = {}
-    try:
-        for slot in slots:
-            if slot.device not in launchers:
-                visible = {"CUDA_VISIBLE_DEVICES": slot.description["uuid"] if slot.kind == "cuda" else ""}
-                launchers[slot.device] = Launcher(warm=settings.warm_children, env={**child_environment(), **visible})
-        yield launchers
-    finally:
-        for launcher in launchers.values():
-            launcher.close()
 
 
 def _sign_off(database: Database, worker_id: int, name: str) -> None:

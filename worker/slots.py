@@ -29,29 +29,22 @@ class SlotPool:
         self.slots = tuple(slots)
         self._free = list(slots)
 
-    @property
-    def preferred_kind(self) -> str:
-        """The kind that a run on device ``auto`` gets here: a GPU where there is one."""
-        return "cuda" if any(slot.kind == "cuda" for slot in self.slots) else "cpu"
+    def free(self) -> list[Slot]:
+        """The free slots, by number."""
+        return list(self._free)
 
-    def wanted(self) -> set[str]:
-        """Every value of a run's ``device`` that a free slot satisfies now."""
-        free = {slot.device for slot in self._free} | {slot.kind for slot in self._free}
-        return free | ({"auto"} if self.preferred_kind in free else set())
+    def take(self, devices: Sequence[str]) -> tuple[Slot, ...]:
+        """Take a free slot of each of these devices; `free` said that there is one."""
+        taken = []
+        for device in devices:
+            slot = next(slot for slot in self._free if slot.device == device)
+            self._free.remove(slot)
+            taken.append(slot)
+        return tuple(taken)
 
-    def is_idle(self) -> bool:
-        """Whether no run computes here."""
-        return len(self._free) == len(self.slots)
-
-    def take(self, device: str) -> Slot:
-        """Take the first free slot that satisfies a run's ``device``; `wanted` said that there is one."""
-        wanted = self.preferred_kind if device == "auto" else device
-        slot = next(slot for slot in self._free if wanted in (slot.device, slot.kind))
-        self._free.remove(slot)
-        return slot
-
-    def give_back(self, slot: Slot) -> None:
-        """Make a taken slot free again."""
-        assert slot not in self._free, "a slot is given back once"
-        self._free.append(slot)
+    def give_back(self, slots: Sequence[Slot]) -> None:
+        """Make taken slots free again."""
+        for slot in slots:
+            assert slot not in self._free, "a slot is given back once"
+            self._free.append(slot)
         self._free.sort(key=lambda free: free.number)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from amp_core.config import RunConfig
 from amp_core.errors import ProtocolError
-from amp_core.events import Evaluated, Failed, Finished, Frame, Segment, read_frames
+from amp_core.events import Evaluated, Failed, Finished, Frame, Paused, Segment, read_frames
 from amp_core.launcher import Child, Launcher
 from worker.active import Requests
 from worker.ending import REMEDIES, Ending, Evidence, Reason, ending_of
@@ -21,6 +21,7 @@ from worker.record import Recorder
 TICK_S = 0.1
 MEMORY_CHECK_S = 0.25
 CANCEL_GRACE_S = 10.0
+PAUSE_GRACE_S = 60.0  # a checkpoint may be large
 DRAIN_S = 5.0
 LOG_CHUNK_BYTES = 64 * 1024
 
@@ -34,13 +35,14 @@ class Limits:
     max_time_s: float
     max_memory_bytes: int | None = None
     cancel_grace_s: float = CANCEL_GRACE_S
+    pause_grace_s: float = PAUSE_GRACE_S
 
 
 class Supervision:
     """Runs one child. `run` blocks in the slot's thread; other threads ask it to stop through ``requests``.
 
-    A cancel asks the child to stop, and kills it after a grace. A lost or abandoned attempt's child is killed at once,
-    and the attempt stays open.
+    A cancel asks the child to stop, and kills it after a grace; so does a pause, with time for a checkpoint. A lost or
+    abandoned attempt's child is killed at once, and the attempt stays open.
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class Supervision:
         self._pipe_fault: Reason | None = None
         self._cancelled_at: float | None = None
         self._was_killed = False
+        self._paused_at: float | None = None
+        self._has_paused = False
 
     def run(self) -> bool:
         """Run the child to its end and store it; return whether the attempt has ended in the store."""
@@ -98,7 +102,7 @@ class Supervision:
             Evidence(
                 exit_code=exit_code, step=self._step, has_finished=self._finished is not None, failed=self._failed,
                 stopped_for=self._stopped_for or self._pipe_fault, was_cancelled=self._cancelled_at is not None,
-                was_killed=self._was_killed, was_oom_killed=num_oom_kills() > oom_kills,
+                was_killed=self._was_killed, has_paused=self._has_paused, was_oom_killed=num_oom_kills() > oom_kills,
             )
         )  # fmt: skip
 
@@ -116,6 +120,8 @@ class Supervision:
                 self._kill(child, self._time_limit())
             elif self._requests.cancel.is_set():
                 self._cancel(child, now)
+            elif self._requests.pause.is_set():
+                self._pause(child, now)
             elif self._limits.max_memory_bytes is not None and now - memory_checked >= MEMORY_CHECK_S:
                 memory_checked = now
                 self._check_memory(child, self._limits.max_memory_bytes)
@@ -126,6 +132,14 @@ class Supervision:
             self._cancelled_at = now
             child.cancel()
         elif now - self._cancelled_at > self._limits.cancel_grace_s and not self._was_killed:
+            self._kill(child, None)
+
+    def _pause(self, child: Child, now: float) -> None:
+        if self._paused_at is None:
+            self._paused_at = now
+            child.pause()
+        elif now - self._paused_at > self._limits.pause_grace_s and not self._was_killed:
+            self._has_paused = True  # it goes on from an earlier checkpoint, or from step 1
             self._kill(child, None)
 
     def _check_memory(self, child: Child, limit: int) -> None:
@@ -184,6 +198,8 @@ class Supervision:
             self._finished = event
         elif isinstance(event, Failed):
             self._failed = event
+        elif isinstance(event, Paused):
+            self._has_paused = True
 
 
 def _read_some(pipe: BinaryIO) -> bytes:

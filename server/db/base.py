@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Integer, LargeBinary, MetaData, TypeDecorator
+from sqlalchemy import JSON, BigInteger, DateTime, Integer, LargeBinary, MetaData, Table, TypeDecorator
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase
 
@@ -43,3 +43,10 @@ class Base(DeclarativeBase):
     )
     _json = JSON(none_as_null=True)  # None is SQL NULL, so that a query can ask for it
     type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: _json, list[Any]: _json, bytes: LargeBinary}  # noqa: RUF012 - SQLAlchemy's own form
+
+
+def table_of(entity: type[Base]) -> Table:
+    """The table of a mapped class, for statements that are run often and need no objects."""
+    table = entity.__table__
+    assert isinstance(table, Table)
+    return table

@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 
 from server.db.tables import Experiment, Run
 from server.queue.clock import store_now
-from server.queue.finish import end_run, settle_experiment
+from server.queue.finish import OPEN, end_run, settle_experiment
 
 
 def cancel_run(session: Session, run_id: int, by: str = "", now: datetime | None = None) -> str:
-    """Cancel a run and return its state: a queued one ends at once, a running one when its worker has stopped it.
+    """Cancel a run and return its state: a waiting one ends at once, a running one when its worker has stopped it.
 
     A run that has ended stays as it is. ``by`` is the name shown in the reason.
     """
@@ -30,7 +30,7 @@ def cancel_experiment(session: Session, experiment_id: int, by: str = "", now: d
     now = now or store_now(session)
     active = (
         select(Run)
-        .where(Run.experiment_id == experiment_id, Run.state.in_(["queued", "running"]))
+        .where(Run.experiment_id == experiment_id, Run.state.in_(OPEN))
         .order_by(Run.id)
         .with_for_update()
         .execution_options(populate_existing=True)
@@ -47,7 +47,7 @@ def cancel_experiment(session: Session, experiment_id: int, by: str = "", now: d
 
 
 def retry_run(session: Session, run_id: int, now: datetime | None = None) -> bool:
-    """Queue a failed or cancelled run again as its next attempt; False if it is queued, running or completed.
+    """Queue a failed or cancelled run again as its next attempt; False if it is open or completed.
 
     Its experiment is open again, and is judged once all its runs have ended; an analysis changes nothing there.
     """
@@ -74,7 +74,7 @@ def _locked_run(session: Session, run_id: int) -> Run:
 
 def _cancel(session: Session, run: Run, by: str, now: datetime) -> None:
     message = f"Cancelled by {by}." if by else "Cancelled."
-    if run.state == "queued":
+    if run.state in ("queued", "paused"):
         run.cancel_requested_at = now
         end_run(session, run, "cancelled", {"kind": "cancelled", "message": message}, now)
     elif run.state == "running" and run.cancel_requested_at is None:

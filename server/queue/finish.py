@@ -11,9 +11,12 @@ from sqlalchemy.orm import Session
 from server.db.tables import Attempt, Experiment, Run
 from server.metrics.fold import fold
 from server.queue.clock import store_now
+from server.queue.durations import learn
 from server.queue.lease import hold
+from server.queue.pause import put_aside
 
-Outcome = Literal["completed", "failed", "cancelled"]
+Outcome = Literal["completed", "failed", "cancelled", "paused"]
+OPEN = ("queued", "running", "paused")  # states of a run that has not ended
 
 
 def finish(
@@ -25,7 +28,9 @@ def finish(
     exit_code: int | None = None,
     now: datetime | None = None,
 ) -> None:
-    """End a running attempt, its run, and the experiment if this was its last run. Raises `LeaseLost`.
+    """End a running attempt, its run, and the experiment if this was its last run; or put a paused run aside.
+
+    Raises `LeaseLost`.
 
     ``reason`` is ``{kind, message, remedy?, traceback?}``; a completed run has none.
     """
@@ -34,15 +39,20 @@ def finish(
     if outcome == "cancelled" and run.reason is not None:  # who asked, noted when they did
         messages = (run.reason.get("message"), (reason or {}).get("message"))
         reason = {**run.reason, "message": " ".join(message for message in messages if message)}
-    end_run(session, run, outcome, reason, now)
     end_attempt(session, run, outcome, reason, now, exit_code)
+    if outcome == "paused":
+        put_aside(session, run)
+        return
+    end_run(session, run, outcome, reason, now)
+    if outcome == "completed":
+        learn(session, run, now)
     settle_experiment(session, run.experiment_id, now)
 
 
 def end_run(session: Session, run: Run, outcome: Outcome, reason: dict[str, Any] | None, now: datetime) -> None:
     """Put the locked row into its final state and give up the lease."""
     run.state, run.reason, run.ended_at = outcome, reason, now
-    run.lease_expires_at = None
+    run.lease_expires_at = run.pause_requested_at = None
     session.flush()
 
 
@@ -78,7 +88,7 @@ def settle_experiment(session: Session, experiment_id: int, now: datetime) -> No
     ).scalar_one()
     of_experiment = (Run.experiment_id == experiment_id, Run.role != "analysis")
     states = set(session.scalars(select(Run.state).where(*of_experiment).distinct()))
-    if states & {"queued", "running"}:
+    if states & set(OPEN):
         return
     if states == {"cancelled"}:
         experiment.state = "cancelled"

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from server.db.errors import LeaseLost
@@ -16,10 +16,19 @@ from server.queue.clock import store_now
 
 @dataclass(frozen=True, kw_only=True)
 class Renewal:
-    """What a heartbeat learns: attempts that are no longer ours, and runs someone asked to cancel."""
+    """What a heartbeat learns: attempts that are no longer ours, and runs someone asked to cancel or to pause."""
 
     lost: frozenset[tuple[int, int]]
     cancelled: frozenset[int]
+    paused: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopRequests:
+    """Runs that someone asked to cancel, and runs that someone asked to pause."""
+
+    cancelled: frozenset[int]
+    paused: frozenset[int]
 
 
 def renew(
@@ -35,26 +44,33 @@ def renew(
     """
     now = now or store_now(session)
     expires_at = now + timedelta(seconds=lease_s)
-    lost, cancelled = set[tuple[int, int]](), set[int]()
+    lost, cancelled, paused = set[tuple[int, int]](), set[int](), set[int]()
     for run_id, attempt in sorted(attempts):
         held = (
             update(Run)
             .where(Run.id == run_id, Run.attempt == attempt, Run.state == "running", Run.worker_id == worker_id)
             .values(lease_expires_at=expires_at)
-            .returning(Run.cancel_requested_at)
+            .returning(Run.cancel_requested_at, Run.pause_requested_at)
         )
         row = session.execute(held).one_or_none()
         if row is None:
             lost.add((run_id, attempt))
         elif row[0] is not None:
             cancelled.add(run_id)
-    return Renewal(lost=frozenset(lost), cancelled=frozenset(cancelled))
+        elif row[1] is not None:
+            paused.add(run_id)
+    return Renewal(lost=frozenset(lost), cancelled=frozenset(cancelled), paused=frozenset(paused))
 
 
-def cancel_requests(session: Session, run_ids: Collection[int]) -> frozenset[int]:
-    """Those of ``run_ids`` that someone asked to cancel; a read, cheap enough for each second."""
-    asked = select(Run.id).where(Run.id.in_(run_ids), Run.cancel_requested_at.is_not(None))
-    return frozenset(session.execute(asked).scalars())
+def stop_requests(session: Session, run_ids: Collection[int]) -> StopRequests:
+    """Those of ``run_ids`` that someone asked to stop; a read, cheap enough for each second."""
+    asked = session.execute(
+        select(Run.id, Run.cancel_requested_at).where(
+            Run.id.in_(run_ids), or_(Run.cancel_requested_at.is_not(None), Run.pause_requested_at.is_not(None))
+        )
+    ).all()
+    cancelled = frozenset(run_id for run_id, cancelled_at in asked if cancelled_at is not None)
+    return StopRequests(cancelled=cancelled, paused=frozenset(run_id for run_id, _ in asked) - cancelled)
 
 
 def hold(session: Session, run_id: int, attempt: int) -> Run:

@@ -16,7 +16,8 @@ from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.db.tables import Attempt, Run
 from server.queue.clock import store_now
-from server.queue.finish import end_attempt, end_run, settle_experiment
+from server.queue.finish import OPEN, end_attempt, end_run, settle_experiment
+from server.queue.pause import put_aside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,8 @@ def _lose(session: Session, run: Run, reason: dict[str, Any], now: datetime) -> 
     end_attempt(session, run, "lost", reason, now)
     if run.cancel_requested_at is not None:
         end_run(session, run, "cancelled", {**reason, "kind": "cancelled"}, now)
+    elif run.pause_requested_at is not None:  # its devices are free, which is what was asked for
+        put_aside(session, run)
     elif run.attempt >= run.max_attempts:
         message = f"{reason['message']} That was attempt {run.attempt} of {run.max_attempts}."
         end_run(session, run, "failed", {**reason, "message": message}, now)
@@ -129,6 +132,6 @@ def _lose(session: Session, run: Run, reason: dict[str, Any], now: datetime) -> 
         run.state, run.reason = "queued", reason
         run.worker_id = run.lease_expires_at = run.published_at = None
         session.flush()
-    if run.state != "queued":
+    if run.state not in OPEN:
         settle_experiment(session, run.experiment_id, now)
     return Reaped(run_id=run.id, attempt=run.attempt, state=run.state)

@@ -75,7 +75,7 @@ class History:
         done = 0
         while num_runs is None or done < num_runs:
             with self.database.write() as session:
-                run = claim(session, self.worker_id, {"cpu"}, lease_s=30 * 86400)
+                run = claim(session, self.worker_id, ["cpu"], lease_s=30 * 86400)
             if run is None:
                 return
             done += 1

@@ -13,15 +13,17 @@ from server.db.errors import LeaseLost, StoreUnavailable
 from server.db.tables import Attempt
 from server.queue.cancel import cancel_experiment, cancel_run, retry_run
 from server.queue.claim import ClaimedRun, claim
+from server.queue.durations import expect
 from server.queue.finish import finish
-from server.queue.lease import cancel_requests, hold, renew
+from server.queue.lease import hold, renew, stop_requests
+from server.queue.pause import pause_run, resume_run
+from server.queue.policy import Policy
 from server.queue.reap import Reaper, reap, release, stale_queued
+from server.queue.usage import charge_ended, usage_at
 
 
-def take(
-    queue: Queue, at_s: float = 1, worker_id: int = 1, devices: tuple[str, ...] = ("cpu", "auto"), alone: bool = True
-) -> ClaimedRun | None:
-    return claim(queue.session, worker_id, devices, 15, queue.at(at_s), alone=alone)
+def take(queue: Queue, at_s: float = 1, worker_id: int = 1, devices: tuple[str, ...] = ("cpu",)) -> ClaimedRun | None:
+    return claim(queue.session, worker_id, devices, 15, queue.at(at_s))
 
 
 def must_take(queue: Queue, at_s: float = 1) -> ClaimedRun:
@@ -43,20 +45,29 @@ def test_a_run_goes_only_to_a_device_it_fits(queue: Queue) -> None:
     (any_device,) = queue.experiment(device="auto")
     first = must_take(queue)
     assert first.run_id == any_device
+    assert first.devices == ("cpu",)
     assert take(queue) is None
     assert take(queue, devices=()) is None
-    second = take(queue, devices=("cuda", "cuda:1"))
+    queue.gives(2, {"device": "cuda:1", "kind": "cuda"})
+    second = take(queue, worker_id=2, devices=("cuda:1",))
     assert second is not None
-    assert second.run_id == gpu
+    assert (second.run_id, second.devices) == (gpu, ("cuda:1",))
 
 
 def test_a_benchmark_on_a_cpu_waits_until_it_is_alone_and_is_not_overtaken(queue: Queue) -> None:
-    (benchmark,) = queue.experiment()
+    queue.gives(1, {"device": "cpu", "kind": "cpu", "slots": 2})
+    queue.worker(2).state = "offline"
+    (busy,) = queue.experiment()
+    must_take(queue)
+    (benchmark,) = queue.experiment(created_s=1)
     queue.run(benchmark).kind = "benchmark"
-    queue.experiment(created_s=1)
-    assert take(queue, alone=False) is None
+    queue.experiment(created_s=2)
+    assert take(queue) is None
+    finish(queue.session, busy, 1, "completed", now=queue.at(2))
     assert must_take(queue).run_id == benchmark
-    assert take(queue, alone=False) is not None
+    assert take(queue) is None, "nothing computes beside it"
+    finish(queue.session, benchmark, 1, "completed", now=queue.at(3))
+    assert take(queue) is not None
 
 
 def test_a_claim_leases_the_run_and_begins_an_attempt(queue: Queue) -> None:
@@ -101,7 +112,7 @@ def test_renewal_prolongs_and_tells_what_was_lost_and_cancelled(queue: Queue) ->
     assert renewal.lost == {(runs[2], 1)}
     assert renewal.cancelled == {runs[1]}
     assert queue.run(runs[0]).lease_expires_at == queue.at(25)
-    assert cancel_requests(queue.session, runs) == {runs[1]}
+    assert stop_requests(queue.session, runs).cancelled == {runs[1]}
     assert renew(queue.session, 2, [(runs[0], 1)], 15).lost == {(runs[0], 1)}, "another worker does not hold it"
 
 
@@ -213,3 +224,62 @@ def test_the_doorbell_is_rung_again_for_rows_left_waiting(queue: Queue) -> None:
     assert stale_queued(queue.session, 5, queue.at(2)) == 2
     assert stale_queued(queue.session, 5, queue.at(6)) == 0
     assert stale_queued(queue.session, 5, queue.at(8)) == 2
+
+
+def test_usage_is_charged_once_and_halves(queue: Queue) -> None:
+    half_life = Policy(half_life_s=100.0)
+    first, _second = queue.experiment(2)
+    claimed = claim(queue.session, 1, ["cpu"], 15, queue.at(0), policy=half_life)
+    assert claimed is not None
+    finish(queue.session, first, 1, "completed", now=queue.at(40))
+    assert usage_at(queue.session, queue.at(40), 100.0) == {}, "charged by the next claim"
+    assert charge_ended(queue.session, queue.at(140), 100.0) == {(1, "cpu"): 20.0}
+    assert charge_ended(queue.session, queue.at(240), 100.0) == {(1, "cpu"): 10.0}
+
+
+def test_waiting_runs_expect_what_the_first_of_them_took(queue: Queue) -> None:
+    first, second = queue.experiment(2)
+    must_take(queue, 0)
+    finish(queue.session, first, 1, "completed", now=queue.at(40))
+    assert queue.run(second).expected_s == 40.0
+    later = queue.run(queue.experiment(1)[0])
+    later.steps = 20
+    expect(queue.session, [later], "w")
+    assert later.expected_s == 80.0, "twice the steps"
+    expect(queue.session, [later], "another")
+    assert later.expected_s == 80.0, "nothing is known of that workload: what was known stays"
+
+
+def test_a_queued_run_pauses_at_once_and_a_running_one_when_it_has_stopped(queue: Queue) -> None:
+    running, waiting = queue.experiment(2)
+    must_take(queue)
+    assert pause_run(queue.session, waiting, queue.at(2)) == "paused"
+    assert pause_run(queue.session, running, queue.at(2)) == "running"
+    assert renew(queue.session, 1, [(running, 1)], 15, queue.at(3)).paused == {running}
+    assert stop_requests(queue.session, [running]).paused == {running}
+    finish(queue.session, running, 1, "paused", now=queue.at(4))
+    run = queue.run(running)
+    assert (run.state, run.worker_id, run.lease_expires_at, run.max_attempts) == ("paused", None, None, 3)
+    assert queue.experiment_of(running).state == "running", "it is not over"
+    assert take(queue) is None
+    assert resume_run(queue.session, running)
+    assert not resume_run(queue.session, running)
+    assert must_take(queue).attempt == 2
+
+
+def test_a_run_whose_worker_dies_while_it_pauses_is_paused(queue: Queue) -> None:
+    (run_id,) = queue.experiment()
+    must_take(queue, 1)
+    pause_run(queue.session, run_id, queue.at(2))
+    (lost,) = reap(queue.session, queue.at(40))
+    assert lost.state == queue.run(run_id).state == "paused"
+    assert cancel_run(queue.session, run_id) == "cancelled"
+    assert queue.experiment_of(run_id).state == "cancelled"
+
+
+def test_a_drained_worker_takes_nothing(queue: Queue) -> None:
+    queue.experiment()
+    queue.worker(1).draining = True
+    queue.session.flush()
+    assert take(queue) is None
+    assert take(queue, worker_id=2) is not None

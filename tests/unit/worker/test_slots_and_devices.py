@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from worker.devices import cpu_description, describe_devices, inventory, parse_gpus
+from worker.launchers import visible_devices
 from worker.slots import Slot, SlotPool
 
 CPU = Slot(number=2, device="cpu")
@@ -19,26 +20,23 @@ LISTING = """\
 """
 
 
-def test_a_gpu_host_gives_auto_a_gpu_and_never_the_cpu() -> None:
+def test_slots_are_taken_by_device_and_given_back_in_order() -> None:
     pool = SlotPool([*GPUS, CPU])
-    assert pool.wanted() == {"cuda", "cuda:0", "cuda:1", "cpu", "auto"}
-    first, second = pool.take("auto"), pool.take("cuda")
-    assert [first.device, second.device] == ["cuda:0", "cuda:1"]
-    assert pool.wanted() == {"cpu"}, "auto waits for a GPU here"
-    pool.give_back(second)
-    assert "cuda:1" in pool.wanted()
-    assert not pool.is_idle()
-    pool.give_back(first)
-    assert pool.is_idle()
-
-
-def test_a_cpu_host_gives_auto_its_cpu() -> None:
-    pool = SlotPool([CPU])
-    assert pool.wanted() == {"cpu", "auto"}
-    assert pool.take("auto") == CPU
-    assert pool.wanted() == set()
+    assert pool.take(["cuda:1", "cuda:0"]) == (GPUS[1], GPUS[0])
+    assert pool.free() == [CPU]
+    assert pool.take(["cpu"]) == (CPU,)
+    assert pool.free() == []
+    pool.give_back([GPUS[1], GPUS[0]])
+    assert pool.free() == GPUS
     with pytest.raises(ValueError, match="at least one slot"):
         SlotPool([])
+
+
+def test_a_run_sees_its_own_devices_only() -> None:
+    gpus = [Slot(number=n, device=f"cuda:{n}", description={"uuid": f"GPU-{n}"}) for n in range(2)]
+    assert visible_devices(gpus[1:]) == "GPU-1"
+    assert visible_devices(gpus) == "GPU-0,GPU-1"
+    assert visible_devices([CPU]) == "", "a run on the CPU sees no GPU"
 
 
 def test_abilities_come_from_the_instruction_sets(tmp_path: Path) -> None:
