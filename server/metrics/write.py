@@ -71,7 +71,7 @@ def _add_frames(session: Session, run: Run, frames: Sequence[events.Frame]) -> i
             told = event_row(run.id, run.attempt, frame)
             session.add(told)
             last_step = max(last_step, told.step or 0)
-            is_over = is_over or isinstance(event, events.Finished | events.Failed | events.Paused | events.Paused)
+            is_over = is_over or isinstance(event, events.Finished | events.Failed | events.Paused)
             _note(run, event)
         num_new += 1
     if arrivals:
