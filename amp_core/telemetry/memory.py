@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import psutil
@@ -20,6 +20,22 @@ def device_peak_bytes(device: torch.device) -> int:
     peak = torch.cuda.max_memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     return int(peak)
+
+
+def bytes_by_part(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, int]:
+    """Bytes of ``weights`` (parameters and buffers), ``gradients`` and ``optimizer`` state as they are now."""
+    state = [value for one in optimizers for group in one.state.values() for value in group.values()]
+    parts = {
+        "weights": [*model.parameters(), *model.buffers()],
+        "gradients": [p.grad for p in model.parameters() if p.grad is not None],
+        "optimizer": [value for value in state if isinstance(value, Tensor)],
+    }
+    return {name: sum(_num_bytes(tensor) for tensor in tensors) for name, tensors in parts.items()}
+
+
+def _num_bytes(tensor: Tensor) -> int:
+    held = tensor.coalesce().values() if tensor.is_sparse else tensor
+    return held.numel() * held.element_size()
 
 
 class SavedBytes:

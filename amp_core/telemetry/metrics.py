@@ -95,6 +95,32 @@ METRICS = (
         "`amp_core.training`",
     ),
     MetricInfo(
+        "perf/flops_per_step",
+        "FLOP",
+        "the second step, unless compiled",
+        "Floating-point operations of the matrix products, convolutions and fused attention of one step, forward "
+        "and backward: by torch.utils.flop_counter's formulas from the shapes that ran; 2 for a multiplication and "
+        "an addition. Optimizer, elementwise and recurrent cuDNN or oneDNN operations are not in it.",
+        "`amp_core.telemetry.operations`",
+    ),
+    MetricInfo(
+        "perf/tflops_per_s",
+        "TFLOP/s",
+        "at every flush with timed steps, unless emulated or compiled",
+        "perf/flops_per_step by the mean perf/step_time_s of the flush, by 10^12.",
+        "`amp_core.telemetry.rates`",
+    ),
+    MetricInfo(
+        "perf/mfu",
+        "1",
+        "as perf/tflops_per_s, where the peak is known",
+        "Model FLOPs utilisation: the time the products of a step would take at the device's dense peak for the "
+        "type each computes in, by the mean step time. Peaks of GPUs: NVIDIA's data sheets, in the table of "
+        "`amp_core.telemetry.peaks`; a device that is not in it has no such series. Peak of a CPU: the fastest of "
+        "4 products of 512×512×512 in that type, measured by the run with its own threads.",
+        "`amp_core.telemetry.peaks`",
+    ),
+    MetricInfo(
         "memory/process_bytes",
         "B",
         "at every flush",
@@ -115,7 +141,103 @@ METRICS = (
         "Storages autograd saved for backward, each counted once, without those of parameters and buffers.",
         "`amp_core.telemetry.memory`",
     ),
+    MetricInfo(
+        "memory/weights_bytes",
+        "B",
+        "sampled steps",
+        "Parameters and buffers of the model, in the types they are stored in.",
+        "`amp_core.telemetry.memory`",
+    ),
+    MetricInfo(
+        "memory/gradients_bytes",
+        "B",
+        "sampled steps",
+        "Gradients after backward; of a sparse one its values.",
+        "`amp_core.telemetry.memory`",
+    ),
+    MetricInfo(
+        "memory/optimizer_bytes",
+        "B",
+        "sampled steps",
+        "Tensors in the optimizers' state before the update: 0 until the first real step.",
+        "`amp_core.telemetry.memory`",
+    ),
+    MetricInfo(
+        "device/power_w",
+        "W",
+        "at a flush, once a second at most, on CUDA with nvidia-ml-py installed and where the device tells it",
+        "nvmlDeviceGetPowerUsage: board power, averaged by the driver.",
+        "`amp_core.telemetry.device`",
+    ),
+    MetricInfo(
+        "device/energy_j",
+        "J",
+        "at a flush, once a second at most, on CUDA with nvidia-ml-py installed and where the device tells it",
+        "nvmlDeviceGetTotalEnergyConsumption since the start of this attempt, of the whole device.",
+        "`amp_core.telemetry.device`",
+    ),
+    MetricInfo(
+        "device/temperature_c",
+        "°C",
+        "at a flush, once a second at most, on CUDA with nvidia-ml-py installed and where the device tells it",
+        "nvmlDeviceGetTemperature of the GPU.",
+        "`amp_core.telemetry.device`",
+    ),
+    MetricInfo(
+        "device/clock_sm_hz",
+        "Hz",
+        "at a flush, once a second at most, on CUDA with nvidia-ml-py installed and where the device tells it",
+        "nvmlDeviceGetClockInfo of the multiprocessors.",
+        "`amp_core.telemetry.device`",
+    ),
+    MetricInfo(
+        "device/clock_memory_hz",
+        "Hz",
+        "at a flush, once a second at most, on CUDA with nvidia-ml-py installed and where the device tells it",
+        "nvmlDeviceGetClockInfo of the memory.",
+        "`amp_core.telemetry.device`",
+    ),
+    MetricInfo(
+        "device/utilisation",
+        "1",
+        "at a flush, once a second at most, on CUDA with nvidia-ml-py installed and where the device tells it",
+        "nvmlDeviceGetUtilizationRates: share of the driver's last sample period in which a kernel ran.",
+        "`amp_core.telemetry.device`",
+    ),
+    MetricInfo(
+        "device/memory_used_bytes",
+        "B",
+        "at a flush, once a second at most, on CUDA with nvidia-ml-py installed and where the device tells it",
+        "nvmlDeviceGetMemoryInfo: bytes in use on the device, those of other processes included.",
+        "`amp_core.telemetry.device`",
+    ),
 )
+
+
+SAMPLED = """
+## Exponent histograms
+
+Events `exponent_histograms` and `GET /api/v1/runs/{id}/exponents` hold, by module, how many elements have which
+exponent in FP32, split where the rounding of fp16, bf16, e4m3 or e5m2 turns; zeros, infinities and NaN apart. So the
+shares that underflow, become subnormal or overflow in each format at each scale 2^k are exact counts of those
+tensors, equal to real casts of `x * 2**k`. Sources: `amp_core.telemetry.exponents` (layout and reader),
+`amp_core.telemetry.exponent_counts`.
+
+- `activations`: outputs in forward of modules that own parameters or have no children (not of compiled models, and not
+  at the second step). `gradients`: of weights, after unscaling, before clipping. `weights`: before the update.
+- They are taken at sampled steps: at the first 64 of them, then at every second to the 128th, every fourth to the 256th
+  and so on, and at the last. Counting costs about 5 to 10 ms for a million elements on one core, nothing in between.
+- A what-if is exact for the recorded tensors. Of a run under another recipe it is a prediction.
+
+## Effective precision
+
+The event `effective_precision` holds what the second step computed in: operations by module, phase and type with their
+calls, FLOPs and time, casts with their bytes and time, products off the multiples that tensor cores want (8 elements in
+fp16 and bf16, 16 in fp8), switches of FP32 arithmetic, and on CUDA the names of kernels. `took_effect` is false where a
+recipe asked for a lower type and less than 50 % of the FLOPs of products ran in it, modules kept in FP32 left out, or
+where it asked for FP32 and more than 1 % ran in less. An emulated product counts for fp16 when every value it was given
+is one of fp16. That step takes about twice its time. Source: `amp_core.telemetry.effective`.
+"""
 
 
 def page() -> str:
@@ -132,7 +254,7 @@ def page() -> str:
         "|---|---|---|---|---|",
     ]
     lines += [f"| `{m.name}` | {m.unit} | {m.when} | {m.formula} | {m.source} |" for m in METRICS]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + SAMPLED
 
 
 if __name__ == "__main__":
