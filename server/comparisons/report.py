@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ class About:
     owner: str
     created_at: datetime
     judged_at: datetime | None
+    diagnoses: Sequence[dict[str, Any]] = ()
 
 
 def markdown(about: About, comparison: dict[str, Any]) -> str:

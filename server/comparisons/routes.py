@@ -11,6 +11,7 @@ from server.access import viewer
 from server.comparisons import report
 from server.comparisons.schemas import ComparisonOut
 from server.comparisons.service import comparison_of
+from server.records.diagnoses import diagnoses_of
 from server.records.subjects import Id, find_experiment
 from server.state import DatabaseOf
 
@@ -57,5 +58,6 @@ def _comparison(database: DatabaseOf, experiment_id: int) -> tuple[report.About,
             owner=experiment.owner.name,
             created_at=experiment.created_at,
             judged_at=experiment.judged_at,
+            diagnoses=[one for one in diagnoses_of(session, experiment_id) if one["severity"] == "fault"],
         )
         return about, comparison_of(session, experiment)

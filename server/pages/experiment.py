@@ -17,7 +17,7 @@ from server.errors import NotFound
 from server.experiments import queries, service
 from server.metrics.cursors import experiment_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS
-from server.pages import colours, figures, runs_table, verdicts
+from server.pages import colours, diagnoses, figures, runs_table, verdicts
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.gallery import gallery_of
@@ -54,6 +54,7 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
     charts = figures.experiment_charts()
     return {
         "exp": experiment,
+        "diagnoses": diagnoses.findings(session, experiment_id),
         "comparison": comparison,
         "primary": primary,
         "baseline": comparison["baseline"],

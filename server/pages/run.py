@@ -12,7 +12,7 @@ from server.access import Principal, submitter, viewer
 from server.errors import NotFound
 from server.metrics.cursors import run_cursor
 from server.metrics.read import MIN_POINTS, series_names
-from server.pages import colours, figures, run_facts
+from server.pages import colours, diagnoses, figures, run_facts
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.pictures import MAX_TILES, pictures_of, sheet_key, sheet_of
@@ -52,6 +52,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
     events = run_facts.latest_events(session, run_id)
     return {
         "run": run,
+        "diagnoses": diagnoses.findings(session, row.experiment_id, run_id),
         "style": style,
         "reason": run_facts.reason_of(run),
         "non_finite": non_finite_text(run["metrics"]),

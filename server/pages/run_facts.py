@@ -19,6 +19,7 @@ _TONES = {
     "non_finite": "unsafe",
     "zero_gradients": "unsafe",
     "failed": "failed",
+    "diagnosis": "caution",
     "finished": "completed",
 }
 _REMEDIES = {
@@ -116,6 +117,10 @@ def event_text(kind: str, payload: dict[str, Any]) -> str:
         names = ", ".join(payload.get("zero_fraction", {}))
         probe = ", ".join(f"{name} {percent(value, 0)} zeros" for name, value in payload.get("probe", {}).items())
         return f"gradients of {names} became zeros; scaled by {number(payload.get('probe_scale'))}: {probe}"
+    if kind == "diagnosis":
+        return str(payload.get("sentence", ""))
+    if kind == "report":
+        return f"{payload.get('kind')}{'' if payload.get('final') else ', so far'}"
     if kind == "finished":
         return f"{number(payload.get('steps'))} steps in {number(payload.get('train_s'), 3)} s"
     return str(payload.get("message", ""))

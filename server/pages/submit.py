@@ -23,6 +23,7 @@ from server.pages.render import page
 from server.pages.submission_form import MATRIX, blank, copied, placed, submission_of
 from server.pages.terminal_commands import cli_of, curl_of
 from server.pages.workload_forms import with_hints
+from server.records.diagnoses import recipe_of_diagnosis
 from server.settings import Settings
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
@@ -41,18 +42,35 @@ def new_experiment(
     settings: SettingsOf,
     workload: Annotated[str | None, Query(max_length=80)] = None,
     source: Annotated[int | None, Query(alias="from")] = None,
+    cure: Annotated[str | None, Query(pattern=r"^\d{1,9}\.\d{1,9}\.\d{1,9}$")] = None,
 ) -> Response:
-    """The form with a workload's defaults, or filled with an earlier experiment's submission."""
+    """The form with a workload's defaults, or filled with an earlier experiment's submission.
+
+    ``cure`` is run, attempt and sequence of a diagnosis: its recipe then takes the place of the others.
+    """
     with database.read() as session:
         workloads = _usable(session)
         if source is not None:
             experiment = queries.find_experiment(session, source)
             chosen = _chosen(workloads, experiment.workload.name)
-            form = copied(chosen, experiment.plan.get("submission", {})) if chosen else {}
+            submission = {**experiment.plan.get("submission", {})}
+            if cure is not None:
+                submission |= _cured(session, submission, cure)
+            form = copied(chosen, submission) if chosen else {}
         else:
             chosen = _chosen(workloads, workload)
             form = blank(chosen) if chosen else {}
         return _form_page(request, session, settings, workloads, chosen, form)
+
+
+def _cured(session: Session, submission: dict[str, Any], cure: str) -> dict[str, Any]:
+    """The recipes with the one that a diagnosis proposes beside the baseline; nothing if it proposes none."""
+    run_id, attempt, sequence = (int(part) for part in cure.split("."))
+    recipe = recipe_of_diagnosis(session, run_id, attempt, sequence)
+    if recipe is None:
+        return {}
+    given = submission.get("recipes") or []
+    return {"name": f"{submission.get('name') or 'cure'}: cure"[:200], "recipes": [*(given[:1] or ["32-true"]), recipe]}
 
 
 @router.post("/experiments/new")
