@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from amp_core.checking import check
+    from amp_core.script.engine import Engine
+    from amp_core.script.workload import ScriptWorkload
     from amp_core.workload import Metric, Workload
 
-__all__ = ["Metric", "Workload", "check"]
+__all__ = ["Engine", "Metric", "ScriptWorkload", "Workload", "check"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +19,14 @@ def __getattr__(name: str) -> Any:
         from amp_core.checking import check
 
         return check
+    if name == "Engine":
+        from amp_core.script.engine import Engine
+
+        return Engine
+    if name == "ScriptWorkload":
+        from amp_core.script.workload import ScriptWorkload
+
+        return ScriptWorkload
     if name in __all__:
         from amp_core import workload
 

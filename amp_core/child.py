@@ -136,16 +136,22 @@ def _events(config: RunConfig, line: _ParentLine) -> Iterator[Event]:
 
         return benchmark(config)
     from amp_core import loader, training
+    from amp_core.script.workload import ScriptWorkload
 
+    workload = loader.load(config.workload)
+    if isinstance(workload, ScriptWorkload):
+        from amp_core.script.process import run_script
+
+        return run_script(config, workload, {b"cancel\n": line.cancelled, b"pause\n": line.paused})
     if config.kind != "train":
         from amp_core.analysis import analysis_of
 
-        return analysis_of(config.kind)(config, loader.load(config.workload))
+        return analysis_of(config.kind)(config, workload)
     from amp_core.checkpoints import Checkpoints
 
     folder = config.checkpoint_dir
     checkpoints = Checkpoints(Path(folder), config.checkpoint_keep) if folder is not None else None
-    return training.train(config, loader.load(config.workload), checkpoints, line.paused.is_set)
+    return training.train(config, workload, checkpoints, line.paused.is_set)
 
 
 def _interruptible(events: Iterator[Event], stops: Sequence[threading.Event]) -> Iterator[Event]:

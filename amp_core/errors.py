@@ -5,7 +5,10 @@ AmpError
 ├── WorkloadError (ValueError)     a workload file or class that breaks its contract
 ├── AnalysisError (ValueError)     an analysis that does not exist, or options that it cannot take
 ├── ProtocolError                  a frame on the event pipe that cannot be read
-├── ArmFailed                      one of the two processes of a benchmark failed
+├── ProcessFailed                  a process that this one started failed
+│   └── ArmFailed                  one of the two processes of a benchmark
+├── ContractError (RuntimeError)   a script that breaks the order of scaling, backward, unscaling and stepping
+├── TrainingStopped                nothing helps a script's run any more: it ends before its last step
 ├── NotResumable                   a checkpoint that is damaged, or that does not lead back into the run
 └── Interrupted                    thrown into `amp_core.training.train` to end a run early
 """
@@ -39,10 +42,22 @@ class Interrupted(AmpError):
     """A run is asked to end: `amp_core.training.train` hands over what it has and stops."""
 
 
-class ArmFailed(AmpError):
-    """One of a benchmark's processes failed; ``kind`` and ``traceback`` are those of its own failure."""
+class ProcessFailed(AmpError):
+    """A process that this one started failed; ``kind`` and ``traceback`` are those of its own failure."""
 
     def __init__(self, message: str, kind: str, traceback: str = "") -> None:
         super().__init__(message)
         self.kind = kind
         self.traceback = traceback
+
+
+class ArmFailed(ProcessFailed):
+    """One of a benchmark's processes failed."""
+
+
+class ContractError(AmpError, RuntimeError):
+    """A script uses the engine in an order that would give wrong gradients: the message says what, and what to do."""
+
+
+class TrainingStopped(AmpError):
+    """A script's run ends before its last step: the message says why nothing helps."""

@@ -29,3 +29,9 @@ def found_infs(scaler: torch.amp.GradScaler) -> list[Tensor]:
     return [
         found for state in states for found in cast(dict[torch.device, Tensor], state["found_inf_per_device"]).values()
     ]
+
+
+def found_infs_of(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """The same of one optimizer."""
+    state = scaler._per_optimizer_states[id(optimizer)]
+    return list(cast(dict[torch.device, Tensor], state["found_inf_per_device"]).values())

@@ -16,6 +16,8 @@ from typing import Any
 from amp_core.config import WorkloadRef, parse_recipe
 from amp_core.errors import RecipeError, WorkloadError
 from amp_core.parameters import Parameter
+from amp_core.script import sources
+from amp_core.script.workload import ScriptWorkload
 from amp_core.workload import Workload
 
 
@@ -35,9 +37,12 @@ def load(ref: WorkloadRef) -> Workload:
 def describe(path: Path) -> list[dict[str, Any]]:
     """A description of each workload in a file; of a broken file or class, one with its ``error``."""
     try:
-        source_hash = hashlib.sha256(path.read_bytes()).hexdigest()
+        source_hash = sources.source_hash(path)
+        defines_some = b"Workload" in path.read_bytes()
     except OSError as error:
         return [_broken(path, "", f"{path.name} cannot be read: {error.strerror or error}")]
+    if not defines_some:  # a training script, for example: importing it would run it
+        return [_broken(path, source_hash, _no_workload(path))]
     try:
         found = _workload_classes(path)
     except WorkloadError as error:
@@ -64,7 +69,7 @@ def _workload_classes(path: Path) -> dict[str, type[Workload]]:
     for value in vars(module).values():
         if not (isinstance(value, type) and issubclass(value, Workload) and value.__module__ == module.__name__):
             continue
-        if value.model is Workload.model and value.batches is Workload.batches:
+        if value.is_base():
             continue  # a base for the workloads of this file
         if found.setdefault(value.name, value) is not value:
             raise WorkloadError(
@@ -72,10 +77,12 @@ def _workload_classes(path: Path) -> dict[str, type[Workload]]:
                 f"{value.__name__}): give one of them another name"
             )
     if not found:
-        raise WorkloadError(
-            f"{path.name} defines no workload: write a subclass of amp_core.Workload with model() and batches()"
-        )
+        raise WorkloadError(_no_workload(path))
     return found
+
+
+def _no_workload(path: Path) -> str:
+    return f"{path.name} defines no workload: write a subclass of amp_core.Workload with model() and batches()"
 
 
 def _import(path: Path) -> ModuleType:
@@ -126,6 +133,7 @@ def _describe_class(path: Path, source_hash: str, name: str, found: type[Workloa
                 "unit": metric.unit,
                 "resolution": metric.resolution,
             },
+            "is_script": issubclass(found, ScriptWorkload),
             "parameters": [_describe_parameter(parameter) for parameter in found.parameters()],
         }
         json.dumps(description)
@@ -137,9 +145,7 @@ def _describe_class(path: Path, source_hash: str, name: str, found: type[Workloa
 
 def _check(found: type[Workload]) -> None:
     """Raise for a class that could not run with its defaults."""
-    for method in ("model", "batches"):
-        if getattr(found, method) is getattr(Workload, method):
-            raise WorkloadError(f"class {found.__name__} does not define {method}(): write it")
+    found.check_definition()
     if isinstance(found.steps, bool) or not isinstance(found.steps, int) or found.steps < 1:
         raise WorkloadError(f"steps={found.steps!r} of {found.__name__} must be a whole number of at least 1")
     if not found.recipes:

@@ -32,11 +32,11 @@ def checked_optimizers(workload: Workload, model: nn.Module) -> list[torch.optim
             raise WorkloadError(f"{owner}: {name!r} is in two optimizers; its gradient would be used twice: keep one")
         seen.add(id(parameter))
     for optimizer in optimizers:
-        _start_momentum(optimizer)
+        start_momentum(optimizer)
     return optimizers
 
 
-def _start_momentum(optimizer: torch.optim.Optimizer) -> None:
+def start_momentum(optimizer: torch.optim.Optimizer) -> None:
     """Give a fused SGD its momentum before the first step.
 
     torch allocates it without a value on the first call, and a first step that a scaler skips leaves it so: what

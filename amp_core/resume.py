@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -12,7 +13,24 @@ from torch import Tensor, nn
 
 from amp_core.config import RunConfig
 from amp_core.errors import NotResumable
-from amp_core.step import TrainStep
+from amp_core.precision import Precision
+from amp_core.real_steps import RealSteps
+from amp_core.scaler import LossScaler
+
+
+class Resumable(Protocol):
+    """What a checkpoint captures: `amp_core.step.TrainStep`, or what a script prepared."""
+
+    @property
+    def model(self) -> nn.Module: ...
+    @property
+    def optimizers(self) -> Sequence[torch.optim.Optimizer]: ...
+    @property
+    def scaler(self) -> LossScaler | None: ...
+    @property
+    def real_steps(self) -> RealSteps: ...
+    @property
+    def precision(self) -> Precision: ...
 
 
 def identity(config: RunConfig) -> str:
@@ -27,7 +45,7 @@ def identity(config: RunConfig) -> str:
     return msgspec.json.encode(same, order="deterministic").decode()
 
 
-def capture(config: RunConfig, step: TrainStep) -> dict[str, Any]:
+def capture(config: RunConfig, step: Resumable) -> dict[str, Any]:
     """Model, optimizers, scaler, schedules, average and random generators as tensors and plain data."""
     step.real_steps.settle()
     ema = step.real_steps.ema
@@ -45,7 +63,7 @@ def capture(config: RunConfig, step: TrainStep) -> dict[str, Any]:
     }
 
 
-def restore(config: RunConfig, step: TrainStep, state: dict[str, Any]) -> None:
+def restore(config: RunConfig, step: Resumable, state: dict[str, Any]) -> None:
     """Put a captured state into a freshly built step; the random generators follow with `set_rng_states`.
 
     Raises:

@@ -103,9 +103,15 @@ class LossScaler(torch.amp.GradScaler):
             return StepOutcome(self._never, self._one, self._one)
         for optimizer in optimizers:
             assert private.is_unscaled(self, optimizer), "unscale_ comes before finish"
-        before = self.current_scale
         for optimizer in optimizers:
             self.step(optimizer)
+        return self.conclude()
+
+    def conclude(self) -> StepOutcome:
+        """Update after the optimizers' steps, and say what happened since the last update."""
+        if not self.is_enabled():
+            return StepOutcome(self._never, self._one, self._one)
+        before = self.current_scale
         found_inf = _sum(private.found_infs(self), before.device)
         self.update()
         return StepOutcome(found_inf, before, self.current_scale)

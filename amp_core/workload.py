@@ -91,6 +91,18 @@ class Workload:
             setattr(self, name, value)
 
     @classmethod
+    def is_base(cls) -> bool:
+        """Whether the class is only a base for others: it defines nothing that could run."""
+        return cls.model is Workload.model and cls.batches is Workload.batches
+
+    @classmethod
+    def check_definition(cls) -> None:
+        """Raise `WorkloadError` for a class that lacks a method it must have."""
+        for method in ("model", "batches"):
+            if getattr(cls, method) is getattr(Workload, method):
+                raise WorkloadError(f"class {cls.__name__} does not define {method}(): write it")
+
+    @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
         """The declared parameters, in the order of the class body."""
         return cls._parameters

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import amp_core
+from amp_core.script import sources
 from server.queue.claim import ClaimedRun
 from server.settings import Settings
 
@@ -31,14 +32,13 @@ def workload_files(folder: Path) -> Iterator[tuple[Path, Signature]]:
         if path.name.startswith("_"):
             continue
         with contextlib.suppress(OSError):  # gone meanwhile
-            status = path.stat()
-            yield path.resolve(), (status.st_mtime_ns, status.st_size)
+            yield path.resolve(), sources.changed_at(path)
 
 
 def source_hash(path: Path) -> str:
-    """SHA-256 of the file's bytes, as `amp_core.loader` computes it; of nothing when it cannot be read."""
+    """SHA-256 over the file and the script it may name; of nothing when it cannot be read."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sources.source_hash(path)
     except OSError:
         return hashlib.sha256(b"").hexdigest()
 
