@@ -10,7 +10,7 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench bench-engine bench-store bench-live cases minimal-sets migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test check bench bench-engine bench-store bench-live bench-ui cases minimal-sets migrate migration screenshots docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ $(PEERS:%=.bench/%/.installed): .bench/%/.installed:  # an environment of its ow
 
 bench-live: $(STAMPS)/development  ## 50 runs writing, 100 browsers watching, for two minutes (ARGS="--seconds 30")
 	PYTHONPATH=.:tests $(BIN)/python -m tests.bench_live $(ARGS)
+
+bench-ui: $(STAMPS)/development browser  ## 50 curves of a million points each in Chromium: long tasks and frames (ARGS="--points 100000")
+	PYTHONPATH=.:tests $(BIN)/python -m tests.bench_curves $(ARGS)
 
 migrate: setup  ## bring the database of the current settings to the newest schema
 	$(BIN)/ampboard db upgrade

@@ -177,6 +177,18 @@ def experiment_charts() -> list[Chart]:
     return [LOSS, SCALE, GRADIENT, UNDERFLOW, THROUGHPUT, MEMORY]
 
 
+def further_charts(names: set[str], hero: Chart) -> list[Chart]:
+    """A chart for each series that an experiment's page does not show otherwise."""
+    return _charts_of(names - {name for chart in [hero, *experiment_charts()] for name in chart.names})
+
+
+def _charts_of(names: set[str]) -> list[Chart]:
+    return [
+        Chart(id=f"series-{index}", title=name, series=name, unit=name.rsplit("/", 1)[-1], help="", tick="~s")
+        for index, name in enumerate(sorted(names))
+    ]
+
+
 def expected_series(metric: str) -> list[str]:
     """The series that a run is about to write."""
     return [LOSS.series, f"eval/{metric}", GRADIENT.series, THROUGHPUT.series, MEMORY.series]
@@ -189,11 +201,7 @@ def run_charts(names: list[str], metric: str, unit: str, *, emulated: bool = Fal
     """
     decisive = evaluation(metric, metric_label(metric), unit)
     known = [LOSS, replace(decisive, size=""), *experiment_charts()[1:]]
-    charted = {name for chart in known for name in chart.names}
-    others = [
-        Chart(id=f"series-{index}", title=name, series=name, unit=name.rsplit("/", 1)[-1], help="", tick="~s")
-        for index, name in enumerate(sorted(set(names) - charted))
-    ]
+    others = _charts_of(set(names) - {name for chart in known for name in chart.names})
     shown = [chart for chart in known if chart.series in names and not (chart.speed and emulated)]
     if emulated:
         others = [chart for chart in others if not chart.series.startswith(("perf/", "memory/"))]

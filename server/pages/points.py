@@ -25,32 +25,49 @@ DIGITS = 7  # what a float32 holds; the exact values are in REST
 
 Names = Annotated[str, Query(min_length=1, max_length=10_000)]
 MaxPoints = Annotated[int, Query(ge=MIN_POINTS, le=MAX_POINTS)]
+FromStep = Annotated[int | None, Query(alias="from", ge=-(2**63), lt=2**63)]
+ToStep = Annotated[int | None, Query(alias="to", ge=-(2**63), lt=2**63)]
 
 
 @router.get("/experiments/{experiment_id}/points")
 def experiment_points(
-    experiment_id: Id, request: Request, database: DatabaseOf, names: Names, max_points: MaxPoints = 500
+    experiment_id: Id,
+    request: Request,
+    database: DatabaseOf,
+    names: Names,
+    max_points: MaxPoints = 500,
+    start: FromStep = None,
+    end: ToStep = None,
 ) -> Response:
-    """Series of every run of an experiment, for one chart."""
+    """Series of every run of an experiment, for one chart: the whole, or the window that somebody zoomed into."""
     with database.read() as session:
         find_experiment(session, experiment_id)
         runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
-        told = _points(session, runs, split_names("names", names), max_points)
+        told = _points(session, runs, split_names("names", names), max_points, (start, end))
     return _answer(request, told)
 
 
 @router.get("/runs/{run_id}/points")
 def run_points(
-    run_id: Id, request: Request, database: DatabaseOf, names: Names, max_points: MaxPoints = 1000
+    run_id: Id,
+    request: Request,
+    database: DatabaseOf,
+    names: Names,
+    max_points: MaxPoints = 1000,
+    start: FromStep = None,
+    end: ToStep = None,
 ) -> Response:
-    """Series of one run, for one chart."""
+    """Series of one run, for one chart: the whole, or the window that somebody zoomed into."""
     with database.read() as session:
-        told = _points(session, [find_run(session, run_id)], split_names("names", names), max_points)
+        told = _points(session, [find_run(session, run_id)], split_names("names", names), max_points, (start, end))
     return _answer(request, told)
 
 
-def _points(session: Session, runs: Sequence[Run], names: list[str], max_points: int) -> list[dict[str, Any]]:
-    loaded = windows(session, [run.id for run in runs], names, max_points=max_points)
+def _points(
+    session: Session, runs: Sequence[Run], names: list[str], max_points: int, steps: tuple[int | None, int | None]
+) -> list[dict[str, Any]]:
+    ids = [run.id for run in runs]
+    loaded = windows(session, ids, names, start=steps[0], end=steps[1], max_points=max_points)
     return [
         {
             "run_id": run.id,

@@ -59,6 +59,18 @@ export interface Points {
   binWidth: number;
 }
 
+/** Where a drawing takes its points from. */
+export interface Source {
+  get(run: number, name: string): Points | undefined;
+}
+
+/** The points of a window of one series by run. */
+export interface Closeup {
+  name: string;
+  range: [number, number];
+  points: Map<number, Points>;
+}
+
 /** Points as they travel: non-finite values by their names. */
 export interface Window {
   steps: number[];

@@ -3,15 +3,16 @@
  * @typedef {import("../types").Chart} Chart
  * @typedef {import("../types").Drawing} Drawing
  * @typedef {import("../types").PageData} PageData
- * @typedef {import("../types").Points} Points
+ * @typedef {import("../types").Closeup} Closeup
  * @typedef {import("../types").Theme} Theme
  * @typedef {{data: PageData, store: import("./points.js").PointStore, groups: () => import("../types").Group[], skips: Map<number, Set<number>>,
- *   load: (names: string[]) => Promise<void>, onView?: () => void, onZoom?: (view: ChartView, change: Record<string, any>) => void}} Shared
+ *   load: (names: string[]) => Promise<void>, lookAt: ReturnType<typeof closeupLoader>, onView?: () => void}} Shared
  */
 
 import { loadPlotly } from "./loading.js";
 import { decadeTicks, powerTicks } from "./summary.js";
 import { tracesOf } from "./traces.js";
+import { closeupLoader, lookingAt, windowOf } from "./zoom.js";
 
 /** As the page is shown now. @returns {Theme} */
 export function currentTheme() {
@@ -37,8 +38,10 @@ export class ChartView {
     this.chart = chart;
     this.shared = shared;
     this.full = this.drawn = this.seen = this.busy = this.dirty = false;
-    /** @type {Points | null} the whole series while a zoomed window is shown */
-    this.overview = null;
+    /** @type {Closeup | null} */
+    this.closeup = null;
+    this.problem = "";
+    this.turn = 0;
     /** @type {Promise<void> | null} */
     this.loaded = null;
     this.plot = inside(element, "[data-plot]");
@@ -79,17 +82,49 @@ export class ChartView {
     }
   }
 
+  /**
+   * Show every stored point of the steps that are looked at, as far as they fit. The last of quick zooms wins.
+   * @param {Record<string, any>} change what Plotly says of it
+   */
+  async zoom(change) {
+    const range = windowOf(change, this.#lastStep());
+    if (range === undefined) return;
+    const turn = (this.turn += 1);
+    const curves = this.#curves();
+    this.problem = "";
+    if (range && curves.some(({ kind }) => kind === "binned")) {
+      try {
+        const closeup = await this.shared.lookAt(this.chart.series, range, curves.length);
+        if (turn !== this.turn) return;
+        this.closeup = closeup;
+      } catch (error) {
+        if (turn !== this.turn) return;
+        this.problem = `The exact points could not be read (${error instanceof Error ? error.message : error}): zoom again.`;
+      }
+    } else if (!this.closeup) return;
+    else if (!range) this.closeup = null;
+    await this.draw();
+  }
+
+  /** What the store holds of every run shown. */
+  #curves() {
+    return this.shared.groups().flatMap(({ runs }) => runs.flatMap(({ id }) => this.shared.store.get(id, this.chart.series) ?? []));
+  }
+
+  #lastStep() {
+    return this.#curves().reduce((last, { steps }) => Math.max(last, steps.at(-1) ?? 0), this.shared.data.steps);
+  }
+
   /** @param {any} Plotly */
   async #render(Plotly) {
     const theme = currentTheme();
-    const drawing = tracesOf(this.chart, this.shared.groups(), this.shared.store, { theme, full: this.full, skips: this.shared.skips });
+    const drawing = tracesOf(this.chart, this.shared.groups(), lookingAt(this.shared.store, this.closeup), { theme, full: this.full, skips: this.shared.skips });
     this.#note(drawing);
     if (drawing.empty && !this.drawn) return this.#say(this.shared.data.waiting ? "No points yet: they appear as runs write them." : "No run wrote this series.");
     const layout = this.#layout(theme, drawing);
     if (!this.drawn) this.plot.replaceChildren();
     await (this.drawn ? Plotly.react : Plotly.newPlot)(this.plot, drawing.traces, layout, this.shared.data.config);
-    const { onZoom } = this.shared;
-    if (!this.drawn && onZoom) /** @type {any} */ (this.plot).on("plotly_relayout", (/** @type {Record<string, any>} */ change) => onZoom(this, change));
+    if (!this.drawn) /** @type {any} */ (this.plot).on("plotly_relayout", (/** @type {Record<string, any>} */ change) => this.zoom(change));
     this.drawn = true;
     this.#table();
   }
@@ -101,7 +136,7 @@ export class ChartView {
     layout.font.color = colours.text;
     layout.hoverlabel = { bgcolor: colours.hover, bordercolor: colours.line, font: { color: colours.strong, size: 12 }, namelength: 40 };
     for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2].filter(Boolean)) Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
-    layout.xaxis.range = [0, this.shared.data.steps * 1.015];
+    layout.xaxis.range = [0, (this.#lastStep() || 1) * 1.015]; // a run may make more steps than it said, or say none
     if (range) Object.assign(layout.yaxis, { range, autorange: false });
     if (this.chart.log && !log) layout.yaxis.type = "linear";
     if (range && log) Object.assign(layout.yaxis, this.chart.powers ? powerTicks(range) : decadeTicks(range));
@@ -120,7 +155,7 @@ export class ChartView {
     this.button.hidden = !clips;
     this.button.setAttribute("aria-pressed", String(this.full));
     this.button.textContent = this.full ? "robust range" : "full range";
-    const parts = [{ text: this.chart.help }, ...notes].filter(({ text }) => text);
+    const parts = [{ text: this.chart.help }, ...notes, { text: this.problem, bad: true }].filter(({ text }) => text);
     inside(this.element, "[data-note]").replaceChildren(...parts.map((/** @type {import("../types").Note} */ { text, bad, clip }) => made("span", text, bad ? "bad" : clip ? "clip" : "")));
   }
 

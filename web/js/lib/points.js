@@ -10,6 +10,11 @@
  */
 export const toNumbers = (values) => values.map((value) => (value === null ? NaN : Number(value)));
 
+/** A window as the server gave it. @param {Window} window @param {number} attempt @returns {Points} */
+export function toPoints({ steps, values, kind = "exact", num_stored: stored = steps.length, bin_width: binWidth = null }, attempt) {
+  return { steps: [...steps], values: toNumbers(values), attempt, stored, kind, binWidth: binWidth ?? 1 };
+}
+
 export class PointStore {
   /** @param {number} limit points kept per series; above twice of it the series is thinned */
   constructor(limit = 500) {
@@ -33,8 +38,8 @@ export class PointStore {
    * Replace a series by a window as the server gave it.
    * @param {number} run @param {string} name @param {Window} window @param {number} attempt
    */
-  load(run, name, { steps, values, kind = "exact", num_stored: stored = steps.length, bin_width: binWidth = null }, attempt = 0) {
-    this.put(run, name, { steps: [...steps], values: toNumbers(values), attempt, stored, kind, binWidth: binWidth ?? 1 });
+  load(run, name, window, attempt = 0) {
+    this.put(run, name, toPoints(window, attempt));
   }
 
   /**

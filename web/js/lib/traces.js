@@ -6,7 +6,7 @@
  * @typedef {import("../types").Note} Note
  * @typedef {import("../types").Points} Points
  * @typedef {import("../types").Theme} Theme
- * @typedef {import("./points.js").PointStore} PointStore
+ * @typedef {import("../types").Source} Source
  * @typedef {{run: {id: number, label: string}, points: Points}[]} Members
  */
 
@@ -23,7 +23,7 @@ export function faded(hex, opacity) {
 
 /**
  * The traces of one chart.
- * @param {Chart} chart @param {Group[]} groups @param {PointStore} store
+ * @param {Chart} chart @param {Group[]} groups @param {Source} store
  * @param {{theme: Theme, full: boolean, skips?: Map<number, Set<number>>}} view
  * @returns {Drawing}
  */
@@ -55,7 +55,7 @@ export function tracesOf(chart, groups, store, view) {
 /** @param {number} number */
 const count = (number) => number.toLocaleString("en");
 
-/** @param {string} series @param {Group} group @param {PointStore} store @returns {Members} */
+/** @param {string} series @param {Group} group @param {Source} store @returns {Members} */
 function membersOf(series, group, store) {
   return group.runs.flatMap((run) => {
     const points = store.get(run.id, series);
@@ -136,7 +136,7 @@ function nonFiniteMarks(group, members, theme, notes) {
   return Object.values(traces).filter(({ x }) => x.length);
 }
 
-/** @param {Chart} chart @param {Group[]} groups @param {PointStore} store @param {[number, number]} range @param {Theme} theme @param {Note[]} notes */
+/** @param {Chart} chart @param {Group[]} groups @param {Source} store @param {[number, number]} range @param {Theme} theme @param {Note[]} notes */
 function clippedMarks(chart, groups, store, [low, high], theme, notes) {
   let number = 0;
   const marks = groups.flatMap((group) => {
@@ -155,7 +155,7 @@ function clippedMarks(chart, groups, store, [low, high], theme, notes) {
   return marks;
 }
 
-/** @param {string} series @param {Group[]} groups @param {PointStore} store @param {{theme: Theme, skips?: Map<number, Set<number>>}} view @param {Note[]} notes */
+/** @param {string} series @param {Group[]} groups @param {Source} store @param {{theme: Theme, skips?: Map<number, Set<number>>}} view @param {Note[]} notes */
 function laneTraces(series, groups, store, view, notes) {
   let total = 0;
   const scaled = groups.filter((group) => membersOf(series, group, store).length);

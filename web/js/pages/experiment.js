@@ -4,16 +4,19 @@ import { ChartView } from "../lib/chart.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
+import { closeupLoader, limitOf } from "../lib/zoom.js";
 
 const data = pageData();
-const store = new PointStore(data.max_points);
+const points = `/experiments/${data.id}/points`;
+const numRuns = data.groups.reduce((sum, { runs }) => sum + runs.length, 0);
+const store = new PointStore(Math.min(data.max_points, limitOf(numRuns)));
 /** @type {Map<number, Set<number>>} */
 const skips = new Map(Object.entries(data.skips).map(([run, steps]) => [Number(run), new Set(steps)]));
 const names = [...new Set(data.charts.flatMap((chart) => chart.names))];
 const view = new URLSearchParams(location.search);
 const hidden = new Set(view.getAll("hide"));
 
-const shared = { data, store, skips, load: pointLoader(`/experiments/${data.id}/points`, store), groups: () => data.groups.filter((group) => !hidden.has(group.name)), onView: rememberView };
+const shared = { data, store, skips, load: pointLoader(points, store), lookAt: closeupLoader(points), groups: () => data.groups.filter((group) => !hidden.has(group.name)), onView: rememberView };
 const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 for (const chart of charts) chart.full = view.getAll("full").includes(chart.chart.id);
 const redraw = liveDrawing(charts);

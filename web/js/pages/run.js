@@ -1,47 +1,23 @@
-/** The run page: its charts, events and log, live; zooming in fetches exact points. */
+/** The run page: its charts, events and log, live. */
 
 import { ChartView } from "../lib/chart.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
+import { closeupLoader } from "../lib/zoom.js";
 
 const data = pageData();
+const points = `/runs/${data.id}/points`;
 const store = new PointStore(data.max_points);
 /** @type {Set<number>} */
 const skipped = new Set(data.skips);
 const log = /** @type {HTMLElement} */ (document.querySelector("[data-log]"));
 
-const shared = { data, store, skips: new Map([[data.id, skipped]]), load: pointLoader(`/runs/${data.id}/points`, store), groups: () => data.groups, onZoom };
+const shared = { data, store, skips: new Map([[data.id, skipped]]), load: pointLoader(points, store), lookAt: closeupLoader(points), groups: () => data.groups };
 const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 const drawNow = () => charts.forEach((chart) => chart.draw());
 const redraw = liveDrawing(charts);
 const swap = throttled(() => refreshRegions(), 1500);
-
-/** @param {string} name @param {Record<string, number>} query */
-function seriesUrl(name, query) {
-  const numbers = Object.entries(query).map(([key, value]) => [key, String(value)]);
-  return `/api/v1/runs/${data.id}/series/${name.split("/").map(encodeURIComponent).join("/")}?${new URLSearchParams(numbers)}`;
-}
-
-/**
- * A zoomed window of a thinned series shows every stored point of the window, as far as it fits.
- * @param {ChartView} chart @param {Record<string, any>} change
- */
-async function onZoom(chart, change) {
-  const held = store.get(data.id, chart.chart.series);
-  const [from, to] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-  if (chart.overview && (change["xaxis.autorange"] || (from <= 0 && to >= data.steps))) {
-    store.put(data.id, chart.chart.series, chart.overview);
-    chart.overview = null;
-    return void chart.draw();
-  }
-  if (from === undefined || !(held?.kind === "binned" || chart.overview)) return;
-  const response = await fetch(seriesUrl(chart.chart.series, { from: Math.max(0, Math.floor(from)), to: Math.ceil(to), max_points: 2 * data.max_points }));
-  if (!response.ok) return;
-  chart.overview ??= held ?? null;
-  store.load(data.id, chart.chart.series, await response.json(), data.attempt);
-  chart.draw();
-}
 
 /** @param {number} step */
 function showStep(step) {
