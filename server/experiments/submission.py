@@ -58,7 +58,7 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
         eval_every=eval_every,
         primary=primary,
         control=given.control if given.control is not None else steps * len(seeds) <= CONTROL_STEPS,
-        measure_gain=given.measure_gain,
+        measure_gain=given.measure_gain and not workload.description.get("is_script"),
         device=device,
         submission=given.model_dump(mode="json", exclude_unset=True),
         analyses=analyses,
