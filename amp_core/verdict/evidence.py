@@ -13,6 +13,7 @@ from amp_core.config import Recipe
 from amp_core.events import (
     BenchmarkBlock,
     BenchmarkMemory,
+    EffectivePrecision,
     Evaluated,
     NonFinite,
     Numerics,
@@ -64,6 +65,7 @@ class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
     non_finite: tuple[NonFinite, ...] = ()
     numerics_samples: tuple[Numerics, ...] = ()
     zero_gradients: tuple[ZeroGradients, ...] = ()
+    effective: tuple[EffectivePrecision, ...] = ()
     numerics: str | None = None
     environment: dict[str, Any] | None = None
     duration_s: float | None = None

@@ -15,6 +15,7 @@ from amp_core.config import Recipe
 from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Cure, Finding, Severity
 from amp_core.verdict.cures import range_cure, scaling_cure
+from amp_core.verdict.effect import effect_findings
 from amp_core.verdict.evidence import RunEvidence
 from amp_core.verdict.skips import (
     LOST_SAMPLES_LIMIT,
@@ -59,6 +60,7 @@ def findings_of(recipe: Recipe, twins: Twins) -> list[Finding]:
         *_lost_samples(recipe, twins),
         *_transient(recipe, twins, "loss"),
         *_transient(recipe, twins, "gradient"),
+        *effect_findings(twins),
     ]
     order: dict[Severity, int] = {"fatal": 0, "caution": 1, "info": 2}
     return sorted(found, key=lambda finding: order[finding.severity])

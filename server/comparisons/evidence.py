@@ -25,6 +25,7 @@ EVENT_TYPES: dict[str, type[events.Event]] = {
         events.NonFinite,
         events.Numerics,
         events.ZeroGradients,
+        events.EffectivePrecision,
         events.BenchmarkBlock,
         events.BenchmarkMemory,
     )
@@ -147,6 +148,7 @@ def _run_evidence(run: Run, told: Told, primary: Primary) -> RunEvidence:
         non_finite=_of(told, events.NonFinite),
         numerics_samples=_of(told, events.Numerics),
         zero_gradients=_of(told, events.ZeroGradients),
+        effective=_of(told, events.EffectivePrecision),
         numerics=run.numerics,
         environment=run.environment,
         duration_s=_duration_s(run),
