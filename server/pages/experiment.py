@@ -28,6 +28,7 @@ router = APIRouter(include_in_schema=False)
 Submitter = Annotated[Principal, Depends(submitter)]
 MAX_POINTS = max(500, MIN_POINTS)
 ENDED = ("ended", "cancelled")
+DRAWN = ("baseline", "candidate", "tracked")  # the roles of the runs whose curves are shown
 IMMUTABLE_PRIVATE = "private, max-age=31536000, immutable"  # pictures belong to signed-in people
 
 
@@ -51,7 +52,7 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
     for run in experiment["runs"]:
         run["result"] = by_id.get(run["id"])
     hero = figures.evaluation(primary["metric"], primary["label"], primary["unit"])
-    charts = figures.experiment_charts()
+    charts = figures.experiment_charts() + figures.further_charts(_tracked_series(experiment), hero)
     return {
         "exp": experiment,
         "diagnoses": diagnoses.findings(session, experiment_id),
@@ -101,13 +102,18 @@ def _data(
                 "runs": [
                     {"id": run["id"], "label": f"seed {run['seed']}"}
                     for run in experiment["runs"]
-                    if run["recipe_name"] == recipe["name"] and run["role"] in ("baseline", "candidate")
+                    if run["recipe_name"] == recipe["name"] and run["role"] in DRAWN
                 ],
             }
             for recipe in experiment["recipes"]
         ],
         "skips": _skips(session, experiment["id"]),
     }
+
+
+def _tracked_series(experiment: dict[str, Any]) -> set[str]:
+    """The series of runs tracked from outside, which write what they like."""
+    return {name for run in experiment["runs"] if run["role"] == "tracked" for name in run["metrics"]}
 
 
 def _skips(session: Session, experiment_id: int) -> dict[int, list[int]]:
