@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from amp_core.analysis.sensitivity import sensitivity
 from amp_core.config import RunConfig
 from amp_core.errors import AnalysisError
 from amp_core.events import Event
@@ -12,7 +13,7 @@ from amp_core.workload import Workload
 
 Analysis: TypeAlias = Callable[[RunConfig, Workload], Iterator[Event]]
 
-ANALYSES: dict[str, Analysis] = {}
+ANALYSES: dict[str, Analysis] = {"sensitivity": sensitivity}
 
 
 def analysis_of(kind: str) -> Analysis:

@@ -136,10 +136,10 @@ class Site:
     def submit(
         self, workload: str, *, seeds: int = 1, steps: int = 100, kind: str = "train", **config: Any
     ) -> list[int]:
-        """Queue one fp32 run per seed and ring the doorbell."""
+        """Queue one run per seed, in FP32 unless ``recipe`` says otherwise, and ring the doorbell."""
         row = self._workload(workload)
         columns = {name: config.pop(name) for name in ("max_attempts", "priority") if name in config}
-        params = config.pop("params", {})
+        params, recipe = config.pop("params", {}), config.pop("recipe", FP32)
         now = datetime.now(UTC)
         with self.database.write() as session:
             experiment = Experiment(
@@ -153,7 +153,7 @@ class Site:
                 "eval_every": 50,
             }
             runs = [
-                Run(experiment_id=experiment.id, kind=kind, role="baseline", recipe_name="32-true", recipe=FP32,
+                Run(experiment_id=experiment.id, kind=kind, role="baseline", recipe_name=recipe["name"], recipe=recipe,
                     seed=seed, steps=steps, config={**place, **config}, state="queued",
                     created_at=now, **columns)
                 for seed in range(seeds)
