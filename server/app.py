@@ -23,6 +23,8 @@ from server.db.engine import Database
 from server.db.upgrade import open_database
 from server.errors import ConfigurationError, install_handlers
 from server.pages.problems import error_page
+from server.queue.forecast import order_by
+from server.queue.policy import Policy
 from server.routers import ROUTERS
 from server.settings import LOOPBACK, Settings
 from server.sweep import Sweep
@@ -42,6 +44,7 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     """
     database = database or open_database(settings)
     sweep = Sweep(database, settings)
+    order_by(database.engine, Policy.of(settings))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

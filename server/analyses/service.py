@@ -47,6 +47,7 @@ def add_analysis(session: Session, run_id: int, given: AnalysisOfRunIn, principa
         seed=of.seed,
         steps=of.steps,
         config={**config, "options": given.options, "of_run": of.id},
+        needs=of.needs,
         state="queued",
         priority=given.priority,
         max_attempts=1,

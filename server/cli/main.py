@@ -12,6 +12,7 @@ from server.cli import (
     accounts,
     check,
     compare,
+    control,
     database,
     demo,
     follow,
@@ -36,10 +37,11 @@ app = typer.Typer(
     help="Run mixed precision experiments, watch them, and read whether the lower precision is as good, faster and "
     "smaller. 'ampboard demo' shows all of it on this machine. Settings: AMPBOARD_* (docs/configuration.md).",
 )
-for group in (processes, demo, submit, follow, listing, compare, keeping, marking, lint, check):
+for group in (processes, demo, submit, control, follow, listing, compare, keeping, marking, lint, check):
     group.register(app)
 app.add_typer(accounts.user, name="user", help="People: add them, list them, sign them in.")
 app.add_typer(accounts.token, name="token", help="API tokens: create, list, revoke.")
+app.add_typer(control.workers, name="workers", help="Workers: list them, drain them.")
 app.add_typer(database.app, name="db", help="The database: upgrade its schema, give back space.")
 
 EXPECTED = (CommandError, ClientError, StoreError)

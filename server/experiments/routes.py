@@ -13,9 +13,10 @@ from server.experiments import queries, service
 from server.experiments.estimate import estimate
 from server.experiments.schemas import EstimateOut, ExperimentDetail, ExperimentIn, ExperimentList
 from server.paging import MAX_LIMIT
-from server.runs import delete
+from server.runs import control, delete
 from server.runs.queries import Archived, num_queued
 from server.runs.routes import SEARCH
+from server.runs.schemas import PriorityIn
 from server.settings import Settings
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
@@ -128,6 +129,36 @@ def cancel_experiment(experiment_id: int, principal: Submitter, database: Databa
     return _detail(database, experiment_id)
 
 
+@router.post("/experiments/{experiment_id}/pause")
+def pause_experiment(experiment_id: int, principal: Submitter, database: DatabaseOf) -> ExperimentDetail:
+    """Pause every run that has not ended: queued ones at once, running ones after a checkpoint."""
+    with database.write() as session:
+        control.pause_all(session, queries.find_experiment(session, experiment_id), principal)
+    return _detail(database, experiment_id)
+
+
+@router.post("/experiments/{experiment_id}/resume")
+def resume_experiment(
+    experiment_id: int, principal: Submitter, database: DatabaseOf, settings: SettingsOf
+) -> ExperimentDetail:
+    """Queue its paused runs again: each goes on from its checkpoint, as a new attempt."""
+    with database.write() as session:
+        num_runs = control.resume_all(session, queries.find_experiment(session, experiment_id), principal)
+    ring(settings, num_runs)
+    return _detail(database, experiment_id)
+
+
+@router.post("/experiments/{experiment_id}/priority")
+def change_priority(
+    experiment_id: int, body: PriorityIn, principal: Submitter, database: DatabaseOf
+) -> ExperimentDetail:
+    """Change the priority of every run that has not ended."""
+    with database.write() as session:
+        experiment = queries.find_experiment(session, experiment_id)
+        control.set_priority_of_all(session, experiment, body.priority, principal)
+    return _detail(database, experiment_id)
+
+
 @router.post("/experiments/{experiment_id}/retry")
 def retry_experiment(
     experiment_id: int, principal: Submitter, database: DatabaseOf, settings: SettingsOf
@@ -151,4 +182,19 @@ def clone_experiment(
     """Submit an experiment again, by whomever it was, with some fields changed."""
     with database.read() as session:
         body = service.copied(session, experiment_id, changes or {})
+    return submit(database, settings, body, principal, response)
+
+
+@router.post("/runs/{run_id}/clone", status_code=status.HTTP_201_CREATED, tags=["runs"])
+def clone_run(
+    run_id: int,
+    response: Response,
+    principal: Submitter,
+    database: DatabaseOf,
+    settings: SettingsOf,
+    changes: Annotated[dict[str, Any] | None, Body(description="Fields of a submission to change.")] = None,
+) -> ExperimentDetail:
+    """Submit one run again, by whomever it was: its recipe beside the baseline, its seed, with some fields changed."""
+    with database.read() as session:
+        body = service.copied_run(session, run_id, changes or {})
     return submit(database, settings, body, principal, response)

@@ -9,8 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_
 
 from server.experiments.text import check_body
 from server.runs.schemas import RunOut
+from server.settings import LABEL
 
 MAX_SEED = 2**31 - 1
+Label = Annotated[str, Field(pattern=f"^{LABEL.pattern}$")]
 Seed = Annotated[StrictInt, Field(ge=0, le=MAX_SEED)]
 
 
@@ -81,7 +83,13 @@ class ExperimentIn(Body):
     max_time_s: Annotated[float, Field(gt=0, le=30 * 86400)] | None = None
     max_memory_bytes: Annotated[StrictInt, Field(ge=64 * 1024 * 1024, le=2**50)] | None = None
     max_attempts: Annotated[StrictInt, Field(ge=1, le=10)] = 2
-    priority: Annotated[StrictInt, Field(ge=-100, le=100)] = 0
+    priority: Annotated[StrictInt, Field(ge=-100, le=100)] = Field(default=0, description="A higher one starts first.")
+    labels: Annotated[list[Label], Field(max_length=8)] = Field(
+        default_factory=list, description="Only workers that carry all of these labels take the runs."
+    )
+    device_memory_bytes: Annotated[StrictInt, Field(ge=1, le=2**50)] | None = Field(
+        default=None, description="Only devices with so much memory, and so much of it free at the start, are taken."
+    )
     project: Annotated[str, Field(min_length=1, max_length=80)] = "default"
     tags: Annotated[list[Annotated[str, Field(min_length=1, max_length=40)]], Field(max_length=20)] = Field(
         default_factory=list
@@ -113,6 +121,7 @@ class Progress(BaseModel):
     total: int
     queued: int
     running: int
+    paused: int
     completed: int
     failed: int
     cancelled: int

@@ -13,13 +13,16 @@ from server.access import Principal
 from server.audit.service import record
 from server.db.tables import Experiment, Run, Workload
 from server.errors import Conflict, Fault, Invalid
-from server.experiments.plan import Plan, expand, recipe_json
+from server.experiments.plan import Plan, PlannedRun, expand, recipe_json
 from server.experiments.queries import find_experiment
 from server.experiments.schemas import ExperimentIn
 from server.experiments.submission import Surroundings, plan_of, same_submission
 from server.projects.service import project_named
 from server.queue.cancel import cancel_experiment, retry_run
+from server.queue.durations import expect
+from server.queue.needs import Needs, needs_of
 from server.runs.parameters import add_parameters
+from server.runs.queries import find_run
 from server.runs.service import check_owner
 from server.settings import Settings
 from server.workers.queries import device_kinds, live_workers
@@ -134,6 +137,7 @@ def _add_runs(session: Session, settings: Settings, experiment: Experiment, plan
             seed=planned.seed,
             steps=plan.steps,
             config={**planned.config, **limits},
+            needs=_needs(planned, plan, given).spell(),
             state="queued",
             priority=given.priority,
             max_attempts=given.max_attempts,
@@ -144,8 +148,14 @@ def _add_runs(session: Session, settings: Settings, experiment: Experiment, plan
     ]
     session.add_all(runs)
     session.flush()
+    expect(session, runs, plan.workload)
     add_parameters(session, [run.id for run in runs], plan.params)
     return len(runs)
+
+
+def _needs(planned: PlannedRun, plan: Plan, given: ExperimentIn) -> Needs:
+    recipes = [planned.recipe, *([plan.baseline_recipe] if planned.kind == "benchmark" else [])]
+    return needs_of(recipes, plan.device, given.device_memory_bytes or 0, given.labels)
 
 
 def cancel(session: Session, experiment_id: int, principal: Principal) -> int:
@@ -176,6 +186,31 @@ def retry(session: Session, experiment_id: int, principal: Principal) -> int:
 def copied(session: Session, experiment_id: int, changes: dict[str, Any]) -> ExperimentIn:
     """The submission of an experiment with ``changes`` laid over it. Raises `NotFound`, `Invalid`."""
     experiment = find_experiment(session, experiment_id)
+    return _changed(experiment, changes)
+
+
+def copied_run(session: Session, run_id: int, changes: dict[str, Any]) -> ExperimentIn:
+    """The submission that repeats one run: its recipe beside the baseline, its seed, with ``changes`` laid over it.
+
+    Raises `NotFound`, `Conflict` for a run tracked from outside, and `Invalid`.
+    """
+    run = find_run(session, run_id)
+    if run.device == "outside":
+        raise Conflict(f"run {run_id} was tracked from outside: its workload is not here to be executed again")
+    plan = run.experiment.plan
+    baseline = next(recipe for recipe in plan["recipes"] if recipe["name"] == plan["baseline"])
+    recipes = [baseline]
+    if run.recipe_name != plan["baseline"]:
+        recipes.append(run.recipe)
+    else:  # an experiment compares: the baseline is repeated beside its first rival
+        recipes += [recipe for recipe in plan["recipes"] if recipe["name"] != plan["baseline"]][:1]
+    own = {"recipes": recipes, "baseline": plan["baseline"], "seeds": [run.seed], "priority": run.priority}
+    name = f"{run.experiment.name}: {run.recipe_name}, seed {run.seed}"[:200]
+    return _changed(run.experiment, {**own, "name": name, **changes})
+
+
+def _changed(experiment: Experiment, changes: dict[str, Any]) -> ExperimentIn:
+    """The submission of an experiment with ``changes`` laid over it. Raises `Invalid`."""
     merged = {**experiment.plan.get("submission", {}), **changes}
     merged.setdefault("name", experiment.name)
     try:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from server.db.tables import Experiment, Run
 from server.workers.queries import live_workers
 
-RUN_STATES = ("queued", "running", "completed", "failed", "cancelled")
+RUN_STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
 EXPERIMENT_STATES = ("queued", "running", "ended", "cancelled")
 
 

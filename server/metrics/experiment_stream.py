@@ -18,7 +18,7 @@ from server.metrics.read import columns_json
 from server.metrics.run_stream import FINAL_STATES, message
 
 _MAX_SEGMENTS = 200
-_STATES = ("queued", "running", "completed", "failed", "cancelled")
+_STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
 
 
 class ExperimentNews(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,6 +115,18 @@ def ago(value: object, now: datetime | None = None) -> Markup:
     )
 
 
+def until(value: object, now: datetime | None = None) -> Markup:
+    """In how long, in a `<time>` element that carries the exact moment."""
+    at = moment(value)
+    if at is None:
+        return Markup("–")
+    seconds = (at - (now or datetime.now(UTC))).total_seconds()
+    words = "next" if seconds < 5 else f"in about {duration(seconds)}"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        at.isoformat(), at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), words
+    )
+
+
 def _coarse(seconds: float) -> str:
     if seconds < 5:
         return "just now"
@@ -157,6 +169,7 @@ FILTERS: dict[str, Any] = {
     "size": size,
     "duration": duration,
     "ago": ago,
+    "until": until,
     "between": between,
     "middle": middle,
     "steady": steady,

@@ -16,6 +16,7 @@ from server.queue.needs import NOTHING, Needs
 
 CAUTION = 1.25  # measured durations vary: a run is let in before a reservation only with this much room
 OVERDUE = 0.1  # a run that takes longer than expected is thought to need this share of its time so far again
+HEADS = 8  # of the runs that differ in nothing but age and priority, only the first few can be next
 UNKNOWN_S = 60.0  # what a run of unknown duration is charged when it starts, until it has run longer
 
 

@@ -17,10 +17,8 @@ from server.db.base import table_of
 from server.db.tables import Experiment, Project, Run, Worker
 from server.queue.needs import parse_needs
 from server.queue.policy import Policy
-from server.queue.schedule import Cluster, Device, Host, Limits, Queued, Running
+from server.queue.schedule import HEADS, Cluster, Device, Host, Limits, Queued, Running
 from server.queue.usage import Account
-
-HEADS = 8  # of the runs that differ in nothing but age and priority, only the first few can be next
 
 _run, _experiment = table_of(Run).c, table_of(Experiment).c
 _worker, _project = table_of(Worker).c, table_of(Project).c

@@ -21,6 +21,7 @@ from server.db.tables import Experiment, Project, Run
 from server.errors import Conflict, NotFound
 from server.experiments.queries import find_experiment
 from server.queue.clock import store_now
+from server.queue.finish import OPEN
 from server.runs.queries import find_run
 from server.runs.service import check_owner
 
@@ -157,6 +158,6 @@ def _delete_expired(database: Database, experiment_id: int) -> bool:
 def _refuse_active(session: Session, which: list[object], subject: str) -> None:
     """Lock the runs, so that none is retried meanwhile, and refuse while one is at work."""
     states = session.scalars(select(Run.state).where(*which).with_for_update()).all()  # type: ignore[arg-type]
-    active = sorted({state for state in states if state in ("queued", "running")})
+    active = sorted({state for state in states if state in OPEN})
     if active:
         raise Conflict(f"{subject} is {' and '.join(active)}: cancel it first, and delete it once it has ended")

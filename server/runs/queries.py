@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, contains_eager, selectinload
 
 from server.db.tables import Attempt, Experiment, Run
 from server.errors import NotFound
 from server.metrics.summaries import listed_summaries
 from server.paging import decode_cursor, encode_cursor
+from server.queue.forecast import Turn, turns
 
-STATES = ("queued", "running", "completed", "failed", "cancelled")
+STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
 
 
 Archived = Literal["no", "only", "any"]
@@ -35,26 +35,15 @@ class RunFilter:
     archived: Archived = "no"  # themselves or with their experiment; one experiment's runs are all shown
 
 
-def queue_positions(session: Session, run_ids: Sequence[int] | None = None) -> dict[int, int]:
-    """Place in the queue, from 1, of the queued runs (all, or those asked for): by priority, then age."""
-    place = func.row_number().over(order_by=(Run.priority.desc(), Run.created_at, Run.id)).label("place")
-    ranked = select(Run.id, place).where(Run.state == "queued").subquery()
-    query = select(ranked.c.id, ranked.c.place)
-    if run_ids is not None:
-        query = query.where(ranked.c.id.in_(run_ids))
-    return {run_id: rank for run_id, rank in session.execute(query)}  # noqa: C416 - rows are typed only when unpacked
-
-
 def runs_json(session: Session, runs: Sequence[Run], *, metrics: bool = True) -> list[dict[str, Any]]:
     """Runs as lists show them. Their ``experiment`` and ``worker`` must be loaded, or the session open."""
     ids = [run.id for run in runs]
     series = listed_summaries(session, ids) if metrics and ids else {}
-    queued = [run.id for run in runs if run.state == "queued"]
-    places = queue_positions(session, queued) if queued else {}
+    places = turns(session) if any(run.state == "queued" for run in runs) else {}
     return [_run_json(run, series.get(run.id, {}), places.get(run.id)) for run in runs]
 
 
-def _run_json(run: Run, metrics: dict[str, Any], place: int | None) -> dict[str, Any]:
+def _run_json(run: Run, metrics: dict[str, Any], turn: Turn | None) -> dict[str, Any]:
     return {
         "id": run.id,
         "experiment_id": run.experiment_id,
@@ -79,7 +68,11 @@ def _run_json(run: Run, metrics: dict[str, Any], place: int | None) -> dict[str,
         "cancel_requested_at": run.cancel_requested_at,
         "tags": run.tags,
         "archived_at": run.archived_at,
-        "queue_position": place,
+        "pause_requested_at": run.pause_requested_at,
+        "num_devices": run.num_devices,
+        "queue_position": turn.position if turn is not None else None,
+        "expected_start_at": turn.starts_at if turn is not None else None,
+        "queue_note": turn.note if turn is not None else None,
         "metrics": metrics,
     }
 
@@ -112,6 +105,7 @@ def run_detail(session: Session, run_id: int) -> dict[str, Any]:
                 "outcome": attempt.outcome,
                 "reason": attempt.reason,
                 "exit_code": attempt.exit_code,
+                "devices": attempt.devices,
             }
             for attempt in attempts
         ],
@@ -126,19 +120,15 @@ def _in_state(state: str) -> Select[Run]:
 def queued_runs(
     session: Session, *, cursor: str | None = None, limit: int = 100
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """One page of the queue in the order in which runs are taken, and the cursor of the next."""
-    query = _in_state("queued").order_by(Run.priority.desc(), Run.created_at, Run.id)
-    if cursor is not None:
-        priority, created_at, run_id = decode_cursor(cursor, int, str, int)
-        after = (-priority, datetime.fromisoformat(created_at), run_id)
-        query = query.where(tuple_(-Run.priority, Run.created_at, Run.id) > after)
-    runs = session.scalars(query.limit(limit + 1)).unique().all()
-    page = runs[:limit]
-    following = None
-    if len(runs) > limit:
-        last = page[-1]
-        following = encode_cursor(last.priority, last.created_at.isoformat(), last.id)
-    return runs_json(session, page, metrics=False), following
+    """One page of the queue in the order in which runs are expected to start, and the cursor of the next."""
+    after = decode_cursor(cursor, int)[0] if cursor is not None else 0
+    places = turns(session)
+    ids = sorted((run_id for run_id, turn in places.items() if turn.position > after), key=lambda i: places[i].position)
+    page = ids[:limit]
+    found = {run.id: run for run in session.scalars(_in_state("queued").where(Run.id.in_(page))).unique()}
+    runs = [found[run_id] for run_id in page if run_id in found]
+    following = encode_cursor(places[page[-1]].position) if len(ids) > limit else None
+    return runs_json(session, runs, metrics=False), following
 
 
 def running_runs(session: Session) -> list[dict[str, Any]]:

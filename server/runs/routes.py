@@ -9,9 +9,10 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response, status
 
 from server.access import Principal, submitter, viewer
+from server.broker.publish import ring
 from server.paging import MAX_LIMIT
-from server.runs import delete, groups, queries, service, table
-from server.runs.schemas import GroupList, QueueOut, RunDetail, RunList
+from server.runs import control, delete, groups, queries, service, table
+from server.runs.schemas import GroupList, PriorityIn, QueueOut, RunDetail, RunList
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
 
@@ -24,7 +25,7 @@ SORT = (
 )
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 Cursor = Annotated[str | None, Query(max_length=400)]
-State = Literal["queued", "running", "completed", "failed", "cancelled"]
+State = Literal["queued", "running", "paused", "completed", "failed", "cancelled"]
 
 
 @router.get("/runs", dependencies=[Depends(viewer)], response_model=RunList)
@@ -90,6 +91,48 @@ def cancel_run(
     """Cancel a run: a queued one ends at once, a running one is stopped by its worker within a heartbeat."""
     with database.write() as session:
         service.cancel(session, run_id, principal)
+        return RunDetail.model_validate(queries.run_detail(session, run_id))
+
+
+@router.post("/runs/{run_id}/pause")
+def pause_run(run_id: int, principal: Annotated[Principal, Depends(submitter)], database: DatabaseOf) -> RunDetail:
+    """Pause a run: a queued one at once, a running one after a checkpoint. It waits, on no device, until resumed."""
+    with database.write() as session:
+        control.pause(session, run_id, principal)
+        return RunDetail.model_validate(queries.run_detail(session, run_id))
+
+
+@router.post("/runs/{run_id}/resume")
+def resume_run(
+    run_id: int, principal: Annotated[Principal, Depends(submitter)], database: DatabaseOf, settings: SettingsOf
+) -> RunDetail:
+    """Queue a paused run again: it goes on from its checkpoint, as a new attempt."""
+    with database.write() as session:
+        control.resume(session, run_id, principal)
+        detail = RunDetail.model_validate(queries.run_detail(session, run_id))
+    ring(settings)
+    return detail
+
+
+@router.post("/runs/{run_id}/retry")
+def retry_one_run(
+    run_id: int, principal: Annotated[Principal, Depends(submitter)], database: DatabaseOf, settings: SettingsOf
+) -> RunDetail:
+    """Queue a failed or cancelled run again, as its next attempt; its experiment is judged anew."""
+    with database.write() as session:
+        control.retry(session, run_id, principal)
+        detail = RunDetail.model_validate(queries.run_detail(session, run_id))
+    ring(settings)
+    return detail
+
+
+@router.post("/runs/{run_id}/priority")
+def change_priority_of_run(
+    run_id: int, body: PriorityIn, principal: Annotated[Principal, Depends(submitter)], database: DatabaseOf
+) -> RunDetail:
+    """Change the priority of a run that has not ended."""
+    with database.write() as session:
+        control.set_priority(session, run_id, body.priority, principal)
         return RunDetail.model_validate(queries.run_detail(session, run_id))
 
 

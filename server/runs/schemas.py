@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 
 class SeriesSummary(BaseModel):
@@ -23,7 +23,11 @@ class SeriesSummary(BaseModel):
 
 
 class RunOut(BaseModel):
-    """One run in a list. ``queue_position`` counts from 1 while it is queued."""
+    """One run in a list. ``queue_position`` counts from 1 while it is queued.
+
+    ``expected_start_at`` comes from the durations of earlier runs, and is null while they are not known;
+    ``queue_note`` says what holds a queued run back besides the runs before it.
+    """
 
     id: int
     experiment_id: int
@@ -48,7 +52,11 @@ class RunOut(BaseModel):
     cancel_requested_at: datetime | None
     tags: list[str]
     archived_at: datetime | None
+    pause_requested_at: datetime | None
+    num_devices: int
     queue_position: int | None
+    expected_start_at: datetime | None
+    queue_note: str | None
     metrics: dict[str, SeriesSummary]
 
 
@@ -60,6 +68,7 @@ class AttemptOut(BaseModel):
     outcome: str | None
     reason: dict[str, Any] | None
     exit_code: int | None
+    devices: list[str]
 
 
 class RunDetail(RunOut):
@@ -70,6 +79,14 @@ class RunDetail(RunOut):
     environment: dict[str, Any] | None
     result: dict[str, Any] | None = Field(description="What the child reported at its last step.")
     attempts: list[AttemptOut]
+
+
+class PriorityIn(BaseModel):
+    """A higher priority starts first; 0 is usual."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    priority: Annotated[StrictInt, Field(ge=-100, le=100)]
 
 
 class RunList(BaseModel):

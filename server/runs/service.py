@@ -9,6 +9,7 @@ from server.audit.service import record
 from server.db.tables import Experiment
 from server.errors import Conflict, Forbidden
 from server.queue.cancel import cancel_run
+from server.queue.finish import OPEN
 from server.runs.queries import find_run
 
 
@@ -25,7 +26,7 @@ def cancel(session: Session, run_id: int, principal: Principal) -> str:
     """Cancel a run and return its state. Raises `NotFound`, `Forbidden`, or `Conflict` when it has ended."""
     run = find_run(session, run_id)
     check_owner(principal, run.experiment, "cancel runs of")
-    if run.state not in ("queued", "running"):
+    if run.state not in OPEN:
         raise Conflict(f"run {run_id} has ended ({run.state}): there is nothing to cancel")
     state = cancel_run(session, run_id, principal.name)
     record(session, principal.user_id, "run.cancel", f"run/{run_id}", experiment_id=run.experiment_id)

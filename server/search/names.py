@@ -12,7 +12,7 @@ from server.db.tables import Experiment, Project, Run, User, Worker, Workload
 from server.search.language import refuse
 from server.search.terms import Named
 
-RUN_STATES = ("queued", "running", "completed", "failed", "cancelled")
+RUN_STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
 EXPERIMENT_STATES = ("queued", "running", "ended", "cancelled")
 OF_EXPERIMENT = ("experiment", "project", "owner", "tag", "workload", "verdict", "name", "note")
 _ENDED = ("completed", "failed", "cancelled")

@@ -77,7 +77,7 @@ def _add_experiment(session: Session, row: Row) -> int:
 
 def _add_run(session: Session, row: Row, experiment_id: int) -> int:
     run: Run = _row(Run, {**row, "experiment_id": experiment_id}, without={"id"})
-    if run.state in ("queued", "running"):
+    if run.state in ("queued", "running", "paused"):
         run.reason = {"kind": "cancelled", "message": f"It was {run.state} when it was exported."}
         run.state, run.ended_at = "cancelled", run.started_at or run.created_at
     session.add(run)

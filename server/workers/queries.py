@@ -18,6 +18,20 @@ def is_silent(worker: Worker, lease_s: float) -> bool:
 
 def list_workers(session: Session, lease_s: float) -> list[dict[str, Any]]:
     """Every worker ever seen, live ones first, with the runs it holds now."""
+    held = _held(session)
+    workers = [
+        _worker_json(worker, held.get(worker.id, []), lease_s)
+        for worker in session.scalars(select(Worker).order_by(Worker.name))
+    ]
+    return sorted(workers, key=lambda worker: (worker["state"] == "offline", worker["name"]))
+
+
+def worker_json(session: Session, worker_id: int, lease_s: float) -> dict[str, Any]:
+    """One worker, which is there, with the runs it holds now."""
+    return _worker_json(session.get_one(Worker, worker_id), _held(session).get(worker_id, []), lease_s)
+
+
+def _held(session: Session) -> dict[int, list[dict[str, Any]]]:
     held: dict[int, list[dict[str, Any]]] = {}
     running = select(Run).where(Run.state == "running", Run.worker_id.is_not(None)).order_by(Run.id)
     for run in session.scalars(running):
@@ -34,11 +48,7 @@ def list_workers(session: Session, lease_s: float) -> list[dict[str, Any]]:
                 "device": run.config.get("device"),
             }
         )
-    workers = [
-        _worker_json(worker, held.get(worker.id, []), lease_s)
-        for worker in session.scalars(select(Worker).order_by(Worker.name))
-    ]
-    return sorted(workers, key=lambda worker: (worker["state"] == "offline", worker["name"]))
+    return held
 
 
 def _worker_json(worker: Worker, runs: list[dict[str, Any]], lease_s: float) -> dict[str, Any]:
@@ -50,11 +60,21 @@ def _worker_json(worker: Worker, runs: list[dict[str, Any]], lease_s: float) -> 
         "version": worker.version,
         "slots": worker.slots,
         "devices": worker.devices,
-        "state": "offline" if is_silent(worker, lease_s) else worker.state,
+        "state": _state(worker, lease_s),
+        "draining": worker.draining,
+        "labels": worker.labels,
+        "clock_skew_s": worker.clock_skew_s,
+        "problem": worker.problem,
         "started_at": worker.started_at,
         "heartbeat_at": worker.heartbeat_at,
         "runs": runs,
     }
+
+
+def _state(worker: Worker, lease_s: float) -> str:
+    if is_silent(worker, lease_s) or worker.state == "offline":
+        return "offline"
+    return "draining" if worker.draining else worker.state
 
 
 def live_workers(session: Session, lease_s: float) -> list[Worker]:

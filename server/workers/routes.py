@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from server.access import viewer
+from server.access import Principal, admin, viewer
+from server.broker.publish import ring
 from server.state import DatabaseOf, SettingsOf
-from server.workers.queries import list_workers
+from server.workers import service
+from server.workers.queries import list_workers, worker_json
 
 router = APIRouter(prefix="/api/v1", tags=["workers"], dependencies=[Depends(viewer)])
 
@@ -37,6 +39,10 @@ class WorkerOut(BaseModel):
     slots: int
     devices: list[dict[str, Any]]
     state: str
+    draining: bool = Field(description="It finishes what it runs, and takes no more until it is undrained.")
+    labels: list[str]
+    clock_skew_s: float | None = Field(description="Its clock less the store's, in seconds, at its last heartbeat.")
+    problem: str | None = Field(description="Why it takes no runs although it lives.")
     started_at: datetime
     heartbeat_at: datetime
     runs: list[WorkerRun]
@@ -52,3 +58,25 @@ def show_workers(database: DatabaseOf, settings: SettingsOf) -> WorkerList:
     """Every worker ever seen, live ones first, with the runs it holds now."""
     with database.read() as session:
         return WorkerList.model_validate({"items": list_workers(session, settings.lease_s)})
+
+
+@router.post("/workers/{worker_id}/drain")
+def drain_worker(
+    worker_id: int, principal: Annotated[Principal, Depends(admin)], database: DatabaseOf, settings: SettingsOf
+) -> WorkerOut:
+    """Let a worker finish what it runs and take no more, also after a restart, until it is undrained."""
+    with database.write() as session:
+        service.set_draining(session, worker_id, True, principal)
+        return WorkerOut.model_validate(worker_json(session, worker_id, settings.lease_s))
+
+
+@router.post("/workers/{worker_id}/undrain")
+def undrain_worker(
+    worker_id: int, principal: Annotated[Principal, Depends(admin)], database: DatabaseOf, settings: SettingsOf
+) -> WorkerOut:
+    """Let a drained worker take runs again."""
+    with database.write() as session:
+        service.set_draining(session, worker_id, False, principal)
+        worker = WorkerOut.model_validate(worker_json(session, worker_id, settings.lease_s))
+    ring(settings, worker.slots)
+    return worker

@@ -13,6 +13,7 @@ from worker_site import TINY, Site, wait_for
 
 from server.db.tables import Event
 from server.queue.cancel import retry_run
+from server.queue.pause import pause_run, resume_run
 
 STEPS, EVERY = 150, 20
 
@@ -71,3 +72,29 @@ def test_a_failed_run_that_is_retried_goes_on_too(site: Site) -> None:
     assert site.await_end(run_id).state == "completed"
     assert int(str(payloads(site, run_id, "started")[-1]["resumed_step"])) >= EVERY
     assert site.series(run_id)[0] == list(range(1, STEPS + 1))
+
+
+def test_a_paused_run_gives_its_device_away_and_goes_on_bitwise(site: Site) -> None:
+    site.start_worker()
+    (calm_id,) = site.submit("tiny", steps=STEPS)
+    assert site.await_end(calm_id).state == "completed"
+
+    (run_id,) = site.submit("tiny", steps=STEPS)
+    wait_for(lambda: site.run(run_id).step >= 10, "no step came", 60)
+    with site.database.write() as session:
+        assert pause_run(session, run_id) == "running"
+    wait_for(lambda: site.run(run_id).state == "paused", "it did not pause", 60)
+    paused = site.run(run_id)
+    assert (paused.attempt, paused.worker_id) == (1, None)
+    (checkpoint,) = payloads(site, run_id, "checkpointed")
+    assert checkpoint["step"] == paused.step < STEPS
+    (other,) = site.submit("tiny", steps=3)
+    assert site.await_end(other).state == "completed", "the device is free for others"
+
+    with site.database.write() as session:
+        assert resume_run(session, run_id)
+    run = site.await_end(run_id)
+    assert (run.state, run.attempt) == ("completed", 2)
+    assert [told["resumed_step"] for told in payloads(site, run_id, "started")] == [0, checkpoint["step"]]
+    assert site.series(run_id) == site.series(calm_id), "no step was lost, doubled or changed"
+    assert run.max_attempts == site.run(calm_id).max_attempts + 1, "a pause costs no attempt"

@@ -1,0 +1,158 @@
+"""The schedule played forward: production's decisions, event by event, for forecasts and for measurements."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from server.queue.schedule import HEADS, Choice, Cluster, Device, Queued, Running, choose
+from server.queue.usage import Account, decayed
+
+Sort = tuple[object, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A run begins: when, on which devices of which worker."""
+
+    run: Queued
+    at_s: float
+    worker_id: int
+    devices: tuple[str, ...]
+
+
+class Backlog:
+    """The waiting runs by sort, each sort in its order, so that a decision looks at the first few of each only."""
+
+    def __init__(self, waiting: Iterable[Queued] = ()) -> None:
+        self._sorts: dict[Sort, list[tuple[float, float, int, Queued]]] = defaultdict(list)
+        for run in waiting:
+            self.add(run)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sorts.values()))
+
+    def add(self, run: Queued) -> None:
+        insort(self._sorts[_sort(run)], (-run.priority, run.created_s, run.run_id, run))
+
+    def remove(self, run: Queued) -> None:
+        entries = self._sorts[_sort(run)]
+        entries.remove((-run.priority, run.created_s, run.run_id, run))
+        if not entries:
+            del self._sorts[_sort(run)]
+
+    def heads(self) -> list[Queued]:
+        return [entry[3] for entries in self._sorts.values() for entry in entries[:HEADS]]
+
+    def rest(self) -> list[Queued]:
+        return [entry[3] for entries in self._sorts.values() for entry in entries]
+
+
+def _sort(run: Queued) -> Sort:
+    return run.user_id, run.project_id, run.device, run.num_devices, run.needs, run.alone
+
+
+class Simulation:
+    """A cluster from ``begin.now_s`` on, with ``waiting`` in its queue. ``duration_of`` is how long a run really takes.
+
+    An infinite duration holds its devices for ever. Runs that run at the beginning end when ``ends_of`` says.
+    """
+
+    def __init__(
+        self,
+        begin: Cluster,
+        waiting: Iterable[Queued],
+        *,
+        duration_of: Callable[[Queued], float],
+        ends_of: Callable[[Running], float],
+        half_life_s: float,
+    ) -> None:
+        self.now_s = begin.now_s
+        self.backlog = Backlog(waiting)
+        self.usage: dict[Account, tuple[float, float]] = {key: (s, begin.now_s) for key, s in begin.usage.items()}
+        self._hosts, self._limits = dict(begin.hosts), begin.limits
+        self._half_life_s, self._duration_of = half_life_s, duration_of
+        self._running: dict[int, tuple[Running, tuple[str, ...]]] = {}
+        self._ends: list[tuple[float, int, int]] = []
+        self._ids = itertools.count()
+        self._free = {
+            host.worker_id: [device for device in host.devices for _ in range(device.slots)]
+            for host in begin.hosts.values()
+        }
+        for run in begin.running:
+            self._hold(run, self._some_devices(run), ends_of(run))
+
+    def run(self, arrivals: Sequence[Queued] = ()) -> Iterator[Start]:
+        """Every start in order of time, until nothing more can happen. ``arrivals`` are sorted by ``created_s``."""
+        coming = iter(arrivals)
+        following = next(coming, None)
+        while True:
+            yield from self._fill()
+            next_end = self._ends[0][0] if self._ends else math.inf
+            next_arrival = following.created_s if following is not None else math.inf
+            self.now_s = min(next_end, next_arrival)
+            if math.isinf(self.now_s):
+                return
+            while following is not None and following.created_s <= self.now_s:
+                self.backlog.add(following)
+                following = next(coming, None)
+            while self._ends and self._ends[0][0] <= self.now_s:
+                self._release(heapq.heappop(self._ends)[2])
+
+    def cluster(self) -> Cluster:
+        """The state at this moment, as a worker's claim would read it."""
+        usage = {
+            account: decayed(used_s, self.now_s - at_s, self._half_life_s)
+            for account, (used_s, at_s) in self.usage.items()
+        }
+        running = [run for run, _ in self._running.values()]
+        return Cluster(now_s=self.now_s, hosts=self._hosts, running=running, usage=usage, limits=self._limits)
+
+    def _fill(self) -> Iterator[Start]:
+        """Let every worker claim until nothing fits."""
+        progress = True
+        while progress:
+            progress = False
+            for worker_id, free in self._free.items():
+                while free and (choice := choose(self.backlog.heads(), self.cluster(), worker_id, free)) is not None:
+                    progress = True
+                    yield self._start(choice, worker_id)
+
+    def _start(self, choice: Choice, worker_id: int) -> Start:
+        run = choice.run
+        self.backlog.remove(run)
+        held = Running(
+            run_id=run.run_id, user_id=run.user_id, project_id=run.project_id, worker_id=worker_id,
+            kind=choice.devices[0].partition(":")[0], started_s=self.now_s, num_devices=run.num_devices,
+            alone=run.alone, expected_s=run.expected_s, limit_s=run.limit_s,
+        )  # fmt: skip
+        self._hold(held, choice.devices, self.now_s + self._duration_of(run))
+        return Start(run=run, at_s=self.now_s, worker_id=worker_id, devices=choice.devices)
+
+    def _hold(self, run: Running, devices: tuple[str, ...], end_s: float) -> None:
+        self._running[run.run_id] = (run, devices)
+        free = self._free.get(run.worker_id, [])
+        for name in devices:
+            free.remove(next(device for device in free if device.name == name))
+        heapq.heappush(self._ends, (end_s, next(self._ids), run.run_id))
+
+    def _release(self, run_id: int) -> None:
+        run, devices = self._running.pop(run_id)
+        host = self._hosts.get(run.worker_id)
+        if host is not None:
+            by_name = {device.name: device for device in host.devices}
+            self._free[run.worker_id].extend(by_name[name] for name in devices)
+        account = (run.user_id, run.kind)
+        used_s, at_s = self.usage.get(account, (0.0, self.now_s))
+        took_s = run.num_devices * (self.now_s - run.started_s)
+        self.usage[account] = (decayed(used_s, self.now_s - at_s, self._half_life_s) + took_s, self.now_s)
+
+    def _some_devices(self, run: Running) -> tuple[str, ...]:
+        """Devices for a run that ran before the simulation began: as many of its kind as it holds."""
+        free: list[Device] = self._free.get(run.worker_id, [])
+        return tuple(device.name for device in free if device.kind == run.kind)[: run.num_devices]
