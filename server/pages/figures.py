@@ -13,6 +13,14 @@ THEMES: dict[str, dict[str, str]] = {
     "light": {"text": "#566173", "strong": "#1b2330", "grid": "#e6e9ef", "line": "#c3cad6", "hover": "#ffffff"},
     "dark": {"text": "#9ba8ba", "strong": "#e7ecf3", "grid": "#263040", "line": "#3c4959", "hover": "#202935"},
 }
+# Constant while a run lasts: the panel "What really ran" tells them.
+UNCHARTED = {
+    "perf/flops_per_step",
+    "memory/weights_bytes",
+    "memory/gradients_bytes",
+    "memory/optimizer_bytes",
+    "memory/saved_for_backward_bytes",
+}
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "responsive": True,
@@ -201,7 +209,7 @@ def run_charts(names: list[str], metric: str, unit: str, *, emulated: bool = Fal
     """
     decisive = evaluation(metric, metric_label(metric), unit)
     known = [LOSS, replace(decisive, size=""), *experiment_charts()[1:]]
-    others = _charts_of(set(names) - {name for chart in known for name in chart.names})
+    others = _charts_of(set(names) - {name for chart in known for name in chart.names} - UNCHARTED)
     shown = [chart for chart in known if chart.series in names and not (chart.speed and emulated)]
     if emulated:
         others = [chart for chart in others if not chart.series.startswith(("perf/", "memory/"))]

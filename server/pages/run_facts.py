@@ -87,7 +87,7 @@ def latest_events(session: Session, run_id: int) -> list[dict[str, Any]]:
     return [
         {
             "kind": event.kind.replace("_", " "),
-            "tone": _TONES.get(event.kind, ""),
+            "tone": "caution" if event.payload.get("took_effect") is False else _TONES.get(event.kind, ""),
             "step": event.step,
             "text": event_text(event.kind, event.payload),
         }
@@ -113,6 +113,8 @@ def event_text(kind: str, payload: dict[str, Any]) -> str:
         return f"overflow: loss scale {number(payload.get('scale_before'))} → {number(payload.get('scale_after'))}"
     if kind == "non_finite":
         return f"{payload.get('value')} in {payload.get('where')} {payload.get('name')}"
+    if kind == "effective_precision":
+        return str(payload.get("sentence", ""))
     if kind == "zero_gradients":
         names = ", ".join(payload.get("zero_fraction", {}))
         probe = ", ".join(f"{name} {percent(value, 0)} zeros" for name, value in payload.get("probe", {}).items())
