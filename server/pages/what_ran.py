@@ -194,7 +194,7 @@ def _window(
     for label, edge in (
         ("overflow", of.max_exponent + 1),
         ("subnormal", of.min_normal),
-        ("zero", of.min_subnormal),
+        ("zero", of.min_subnormal - 1),  # half of the smallest number; what is above rounds up to it
     ):
         heights = [CELL_H * (high + 1 - (edge - _power(sample.scale))) for sample, _ in columns]
         if not any(0 <= height <= CELL_H * (high - low + 1) for height in heights):
