@@ -171,6 +171,7 @@ class Run(Base):
     needs: Mapped[str] = mapped_column(String(400), default="", server_default="")
     max_time_s: Mapped[float | None] = mapped_column(default=_from_config("max_time_s", None))
     expected_s: Mapped[float | None]
+    reserved_at: Mapped[datetime | None]  # since when devices are kept for it: it stays first until it starts
     priority: Mapped[int] = mapped_column(Integer, default=0)
     attempt: Mapped[int] = mapped_column(Integer, default=0)
     max_attempts: Mapped[int] = mapped_column(Integer, default=2)

@@ -14,7 +14,7 @@ from server.db.base import table_of
 from server.db.tables import Attempt, Experiment, Run, Worker, Workload
 from server.queue.clock import store_now
 from server.queue.policy import Policy
-from server.queue.schedule import Choice, Device, Host, choose
+from server.queue.schedule import Choice, Device, Host, decide
 from server.queue.snapshot import read_cluster, read_heads
 from server.queue.usage import charge_ended
 
@@ -28,13 +28,18 @@ _LEASE = (
     .where(_run.id == bindparam("run_id"), _run.state == "queued")
     .values(
         state="running", attempt=_run.attempt + 1, worker_id=bindparam("by"), started_at=bindparam("now"),
-        lease_expires_at=bindparam("until"), device=bindparam("on"), step=0, ended_at=None, reason=null(),
-        numerics=None, environment=null(), result=null(),
+        lease_expires_at=bindparam("until"), device=bindparam("on"), step=0, ended_at=None, reserved_at=None,
+        reason=null(), numerics=None, environment=null(), result=null(),
     )
     .returning(
         _run.id, _run.experiment_id, _run.attempt, _run.kind, _run.role, _run.recipe, _run.seed, _run.steps, _run.config
     )
 )  # fmt: skip
+_RESERVE = (
+    update(table_of(Run))
+    .where(_run.id == bindparam("run_id"), _run.state == "queued")
+    .values(reserved_at=bindparam("now"))
+)
 _WORKLOAD = (
     select(_workload.name, _workload.source_hash)
     .join(table_of(Experiment), _experiment.workload_id == _workload.id)
@@ -76,7 +81,7 @@ def claim(
     policy: Policy | None = None,
     free_bytes: Mapping[str, int] | None = None,
 ) -> ClaimedRun | None:
-    """Take the run that `server.queue.schedule.choose` gives this worker; None when nothing fits, or it is drained.
+    """Take the run that `server.queue.schedule.decide` gives this worker; None when nothing fits, or it is drained.
 
     ``devices_free`` names a device once for each free slot (``cpu``, ``cuda:0``); ``free_bytes`` is the memory free on
     some of them now. Two workers never get the same run, and no limit is overrun: runs are handed out one after the
@@ -98,13 +103,17 @@ def claim(
     usage = charge_ended(session, now, policy.half_life_s)
     cluster = read_cluster(session, now, policy, usage, worker_id)
     free = _free(cluster.hosts[worker_id], devices_free, free_bytes or {})
-    while (choice := choose(heads, cluster, worker_id, free)) is not None:
-        claimed = _leased(connection, choice, worker_id, now, lease_s)
+    while True:
+        decision = decide(heads, cluster, worker_id, free)
+        if decision.first is not None:
+            connection.execute(_RESERVE, {"run_id": decision.first.run_id, "now": now})
+        if decision.choice is None:
+            return None
+        claimed = _leased(connection, decision.choice, worker_id, now, lease_s)
         if claimed is not None:
             _begin(connection, claimed, name, now)
             return claimed
-        heads.remove(choice.run)  # cancelled or paused meanwhile
-    return None
+        heads.remove(decision.choice.run)  # cancelled or paused meanwhile
 
 
 def _free(host: Host, names: Collection[str], free_bytes: Mapping[str, int]) -> list[Device]:

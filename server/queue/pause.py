@@ -18,7 +18,7 @@ def pause_run(session: Session, run_id: int, now: datetime | None = None) -> str
     now = now or store_now(session)
     run = session.get_one(Run, run_id, with_for_update=True, populate_existing=True)
     if run.state == "queued":
-        run.state = "paused"
+        run.state, run.reserved_at = "paused", None
         session.flush()
     elif run.state == "running" and run.cancel_requested_at is None and run.pause_requested_at is None:
         run.pause_requested_at = now

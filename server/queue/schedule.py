@@ -2,7 +2,8 @@
 
 Order: priority, then fair share (who has used least of this kind of device lately), then age. A run that needs several
 devices together, or a host alone, and that does not fit yet, reserves them for the earliest moment at which it can
-start; others go first there only if they end before, or leave enough devices (EASY backfilling: Lifka, 1995).
+start; others go first there only if they end before, or leave enough devices (EASY backfilling: Lifka, 1995). One that
+has come to the first place stays first among its priority, however shares change while it waits for its devices.
 Times are seconds on one clock.
 """
 
@@ -22,7 +23,10 @@ UNKNOWN_S = 60.0  # what a run of unknown duration is charged when it starts, un
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queued:
-    """A run that waits. ``alone``: nothing else may compute on its host. ``limit_s``: it is killed after that time."""
+    """A run that waits. ``alone``: nothing else may compute on its host. ``limit_s``: it is killed after that time.
+
+    ``reserved_s``: since when it has been first, and devices are kept for it.
+    """
 
     run_id: int
     user_id: int
@@ -35,6 +39,7 @@ class Queued:
     alone: bool = False
     expected_s: float | None = None
     limit_s: float = math.inf
+    reserved_s: float | None = None
 
     @property
     def bound_s(self) -> float:
@@ -150,6 +155,14 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a worker does: start ``choice`` if there is one. ``first`` came to the first place, and is to stay there."""
+
+    choice: Choice | None
+    first: Queued | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Reservation:
     """Devices kept for ``run`` at ``start_s``; ``num_spare`` of them are left then."""
 
@@ -159,37 +172,49 @@ class _Reservation:
 
 
 def rank(queued: Sequence[Queued], cluster: Cluster, preferred_kind: str = "cpu") -> list[Queued]:
-    """The order in which runs are looked at: priority, then the owner's usage of that kind of device, then age."""
+    """The order in which runs are looked at: priority, reserved ones, the owner's usage of the kind of device, age."""
     usage: dict[tuple[int, str], float] = dict(cluster.usage)
     for run in cluster.running:
         account = (run.user_id, run.kind)
         usage[account] = usage.get(account, 0.0) + run.charge_s(cluster.now_s)
 
-    def key(run: Queued) -> tuple[int, float, float, int]:
-        kind = preferred_kind if run.device == "auto" else run.device.partition(":")[0]
-        return -run.priority, usage.get((run.user_id, kind), 0.0), run.created_s, run.run_id
+    def key(run: Queued) -> tuple[int, float, float, float, int]:
+        since_s = math.inf if run.reserved_s is None else run.reserved_s
+        used_s = usage.get((run.user_id, kind_of(run, preferred_kind)), 0.0)
+        return -run.priority, since_s, used_s, run.created_s, run.run_id
 
     return sorted(queued, key=key)
 
 
-def choose(queued: Sequence[Queued], cluster: Cluster, worker_id: int, free: Sequence[Device]) -> Choice | None:
-    """The run that a worker starts now on some of its ``free`` devices (one entry per free slot), or None."""
+def kind_of(run: Queued, preferred_kind: str) -> str:
+    """The kind of device that the run gets on a host of that preference."""
+    return preferred_kind if run.device == "auto" else run.device.partition(":")[0]
+
+
+def decide(queued: Sequence[Queued], cluster: Cluster, worker_id: int, free: Sequence[Device]) -> Decision:
+    """What a worker does now with its ``free`` devices (one entry per free slot)."""
     here = cluster.hosts[worker_id]
     held = [run for run in cluster.running if run.worker_id == worker_id]
     if any(run.alone for run in held):
-        return None
+        return Decision(choice=None)
     reserved: _Reservation | None = None
+    first: Queued | None = None
+    seen = set[str]()
     for run in rank(queued, cluster, here.preferred_kind):
         if over_limit(run, cluster) is not None or not here.could_run(run):
             continue
+        kind = kind_of(run, here.preferred_kind)
+        is_first, seen = kind not in seen, seen | {kind}
         fitting = [device for device in free if here.serves(run, device) and has_room(device, run)]
         if len(fitting) >= run.num_devices and (not held or not run.alone):
             devices = _devices_beside(run, fitting, reserved, here, cluster.now_s)
             if devices is not None:
-                return Choice(run=run, devices=tuple(device.name for device in devices))
+                return Decision(choice=Choice(run=run, devices=tuple(device.name for device in devices)), first=first)
         elif (run.num_devices > 1 or run.alone) and reserved is None:
             reserved = _reservation(run, cluster, here, len(fitting))
-    return None
+            if reserved is not None and is_first and run.reserved_s is None:
+                first = run
+    return Decision(choice=None, first=first)
 
 
 def has_room(device: Device, run: Queued) -> bool:
@@ -234,7 +259,7 @@ def _reservation(run: Queued, cluster: Cluster, here: Host, num_free: int) -> _R
     for host in cluster.hosts.values():
         if host.worker_id == here.worker_id or not host.could_run(run):
             continue
-        kind = host.preferred_kind if run.device == "auto" else run.device.partition(":")[0]
+        kind = kind_of(run, host.preferred_kind)
         busy = sum(r.num_devices for r in cluster.running if r.worker_id == host.worker_id and r.kind == kind)
         elsewhere_s, _ = _earliest(run, cluster, host, max(0, host.num_serving(run) - busy))
         if (elsewhere_s, host.worker_id) < (start_s, here.worker_id):
@@ -245,7 +270,7 @@ def _reservation(run: Queued, cluster: Cluster, here: Host, num_free: int) -> _R
 def _earliest(run: Queued, cluster: Cluster, host: Host, num_free: int) -> tuple[float, int]:
     """When enough devices of the host are free for the run, and how many more than enough are free then."""
     now_s = cluster.now_s
-    kind = host.preferred_kind if run.device == "auto" else run.device.partition(":")[0]
+    kind = kind_of(run, host.preferred_kind)
     held = [r for r in cluster.running if r.worker_id == host.worker_id]
     if run.alone:
         return max([now_s, *(r.ends_s(now_s) for r in held)]), 0

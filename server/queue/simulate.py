@@ -8,9 +8,9 @@ import math
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from server.queue.schedule import HEADS, Choice, Cluster, Device, Queued, Running, choose
+from server.queue.schedule import HEADS, Choice, Cluster, Device, Queued, Running, decide
 from server.queue.usage import Account, decayed
 
 Sort = tuple[object, ...]
@@ -30,7 +30,7 @@ class Backlog:
     """The waiting runs by sort, each sort in its order, so that a decision looks at the first few of each only."""
 
     def __init__(self, waiting: Iterable[Queued] = ()) -> None:
-        self._sorts: dict[Sort, list[tuple[float, float, int, Queued]]] = defaultdict(list)
+        self._sorts: dict[Sort, list[tuple[float, bool, float, int, Queued]]] = defaultdict(list)
         for run in waiting:
             self.add(run)
 
@@ -38,19 +38,23 @@ class Backlog:
         return sum(map(len, self._sorts.values()))
 
     def add(self, run: Queued) -> None:
-        insort(self._sorts[_sort(run)], (-run.priority, run.created_s, run.run_id, run))
+        insort(self._sorts[_sort(run)], _entry(run))
 
     def remove(self, run: Queued) -> None:
         entries = self._sorts[_sort(run)]
-        entries.remove((-run.priority, run.created_s, run.run_id, run))
+        entries.remove(_entry(run))
         if not entries:
             del self._sorts[_sort(run)]
 
     def heads(self) -> list[Queued]:
-        return [entry[3] for entries in self._sorts.values() for entry in entries[:HEADS]]
+        return [entry[-1] for entries in self._sorts.values() for entry in entries[:HEADS]]
 
     def rest(self) -> list[Queued]:
-        return [entry[3] for entries in self._sorts.values() for entry in entries]
+        return [entry[-1] for entries in self._sorts.values() for entry in entries]
+
+
+def _entry(run: Queued) -> tuple[float, bool, float, int, Queued]:
+    return -run.priority, run.reserved_s is None, run.created_s, run.run_id, run
 
 
 def _sort(run: Queued) -> Sort:
@@ -119,9 +123,16 @@ class Simulation:
         while progress:
             progress = False
             for worker_id, free in self._free.items():
-                while free and (choice := choose(self.backlog.heads(), self.cluster(), worker_id, free)) is not None:
+                while free and (choice := self._decide(worker_id, free)) is not None:
                     progress = True
                     yield self._start(choice, worker_id)
+
+    def _decide(self, worker_id: int, free: Sequence[Device]) -> Choice | None:
+        decision = decide(self.backlog.heads(), self.cluster(), worker_id, free)
+        if decision.first is not None:
+            self.backlog.remove(decision.first)
+            self.backlog.add(replace(decision.first, reserved_s=self.now_s))
+        return decision.choice
 
     def _start(self, choice: Choice, worker_id: int) -> Start:
         run = choice.run

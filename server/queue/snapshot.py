@@ -27,13 +27,13 @@ _runs = table_of(Run).join(table_of(Experiment), _experiment.id == _run.experime
 _QUEUED = (
     select(
         _run.id, _experiment.owner_id, _experiment.project_id, _run.device, _run.created_at, _run.priority,
-        _run.num_devices, _run.needs, _run.kind, _run.expected_s, _run.max_time_s,
+        _run.num_devices, _run.needs, _run.kind, _run.expected_s, _run.max_time_s, _run.reserved_at,
     )
     .select_from(_runs)
     .where(_run.state == "queued")
 )  # fmt: skip
 _sort = (_experiment.owner_id, _experiment.project_id, _run.device, _run.num_devices, _run.needs, _run.kind)
-_order = (_run.priority.desc(), _run.created_at, _run.id)
+_order = (_run.priority.desc(), _run.reserved_at.is_(None), _run.created_at, _run.id)
 _placed = _QUEUED.add_columns(func.row_number().over(partition_by=_sort, order_by=_order).label("place")).subquery()
 _HEADS = select(*(column for column in _placed.c if column.name != "place")).where(_placed.c.place <= HEADS)
 _RUNNING = (
@@ -108,11 +108,13 @@ def _is_alone(kind: str, device: str) -> bool:
 
 
 def _queued(row: Sequence[Any]) -> Queued:
-    (run_id, user_id, project_id, device, created_at, priority, num_devices, needs, kind, expected_s, max_time_s) = row
+    (run_id, user_id, project_id, device, created_at, priority, num_devices, needs, kind, expected_s, max_time_s,
+     reserved_at) = row  # fmt: skip
     return Queued(
         run_id=run_id, user_id=user_id, project_id=project_id, device=device, created_s=created_at.timestamp(),
         priority=priority, num_devices=num_devices, needs=parse_needs(needs), alone=_is_alone(kind, device),
         expected_s=expected_s, limit_s=math.inf if max_time_s is None else max_time_s,
+        reserved_s=None if reserved_at is None else reserved_at.timestamp(),
     )  # fmt: skip
 
 

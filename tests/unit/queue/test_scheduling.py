@@ -9,7 +9,7 @@ import pytest
 
 from amp_core.config import parse_recipe
 from server.queue.needs import Needs, needs_of, parse_needs
-from server.queue.schedule import Cluster, Device, Host, Limits, Queued, Running, choose, over_limit, rank
+from server.queue.schedule import Cluster, Device, Host, Limits, Queued, Running, decide, over_limit, rank
 
 GPU = frozenset({"bf16", "tf32"})
 OLD_GPU = Host(worker_id=1, devices=(Device(name="cuda:0", memory_bytes=16 << 30), Device(name="cpu")))
@@ -35,7 +35,7 @@ def running(run_id: int, worker_id: int = 2, user_id: int = 1, **fields: object)
 
 
 def chosen(waiting: list[Queued], state: Cluster, host: Host, free: tuple[Device, ...] | None = None) -> int | None:
-    choice = choose(waiting, state, host.worker_id, host.devices if free is None else free)
+    choice = decide(waiting, state, host.worker_id, host.devices if free is None else free).choice
     return choice.run.run_id if choice is not None else None
 
 
@@ -70,7 +70,7 @@ def test_memory_that_is_free_now_is_what_counts() -> None:
 
 def test_several_devices_come_together_or_not_at_all() -> None:
     state = cluster(TWO_GPUS)
-    choice = choose([queued(1, num_devices=2)], state, 2, TWO_GPUS.devices)
+    choice = decide([queued(1, num_devices=2)], state, 2, TWO_GPUS.devices).choice
     assert choice is not None
     assert choice.devices == ("cuda:0", "cuda:1")
     assert chosen([queued(1, num_devices=3)], state, TWO_GPUS) is None
@@ -144,3 +144,16 @@ def test_the_end_of_a_run_is_told_by_its_progress_first() -> None:
     assert replace(run, progress=0.5).ends_s(100.0) == 200.0
     assert replace(run, expected_s=None).ends_s(10.0) == 1000.0
     assert run.ends_s(200.0) == 220.0, "it is overdue: some more is expected"
+
+
+def test_a_run_that_came_first_stays_first_until_it_starts() -> None:
+    state = cluster(TWO_GPUS, running=(running(9, user_id=3, expected_s=100.0),))
+    wide, other = queued(1, user_id=1, num_devices=2), queued(2, user_id=2)
+    decision = decide([wide, other], state, 2, TWO_GPUS.devices[1:])
+    assert (decision.choice, decision.first) == (None, wide)
+    shares_changed = replace(state, usage={(1, "cuda"): 50.0})
+    assert chosen([wide, other], shares_changed, TWO_GPUS, TWO_GPUS.devices[1:]) == 2
+    held = replace(wide, reserved_s=0.0)
+    assert chosen([held, other], shares_changed, TWO_GPUS, TWO_GPUS.devices[1:]) is None
+    urgent = replace(other, priority=1)
+    assert chosen([held, urgent], shares_changed, TWO_GPUS, TWO_GPUS.devices[1:]) == 2, "priority goes before it"
