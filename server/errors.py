@@ -93,6 +93,7 @@ class TooManyRequests(RequestError):
 
 class Unavailable(RequestError):
     status, code, title = 503, "unavailable", "Temporarily unavailable"
+    headers = {"Retry-After": "5"}  # noqa: RUF012 - a constant, never changed
 
 
 class Invalid(RequestError):
@@ -158,7 +159,9 @@ def respond(request: Request, problem: Problem, headers: dict[str, str] | None =
             return RedirectResponse(f"/signin?next={quote(target, safe='')}", status_code=303)
         page: ErrorPage | None = getattr(request.app.state, "error_page", None)
         if page is not None:
-            return page(request, problem)
+            answer = page(request, problem)
+            answer.headers.update(headers or {})
+            return answer
     body = {key: value for key, value in asdict(problem).items() if key != "errors" or value}
     return JSONResponse(body, status_code=problem.status, headers=headers, media_type="application/problem+json")
 

