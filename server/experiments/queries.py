@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, func, not_, select, tuple_
+from sqlalchemy import Select, String, case, cast, func, not_, select, tuple_
 from sqlalchemy.orm import Session, contains_eager, selectinload
 
 from server.db.tables import Experiment, Project, Run, User, Workload
@@ -156,6 +156,24 @@ def list_experiments(
         last, value = rows[limit - 1]
         following = encode_cursor(value if by_text else value.isoformat(), last.id)
     return experiments_json(session, page), following
+
+
+VERDICTS = ("SAFE", "SAFE WITH CAUTION", "UNSAFE", "INCONCLUSIVE")
+
+
+def group_totals(session: Session, chosen: ExperimentFilter, by: str) -> dict[str, dict[str, int]]:
+    """How many experiments each workload, owner, project or state has, and in how many a verdict was given."""
+    key, text = _TEXT_KEYS[by], func.coalesce(cast(Experiment.comparison, String), "")
+    given = [
+        func.sum(case((text.contains(f'"verdict": "{verdict}"', autoescape=True), 1), else_=0)) for verdict in VERDICTS
+    ]
+    query = (
+        _filtered(chosen).with_only_columns(key, func.count(), *given, maintain_column_froms=True)
+    )
+    return {
+        str(name): {"total": total, **dict(zip(VERDICTS, counts, strict=True))}
+        for name, total, *counts in session.execute(query.group_by(key)).tuples()
+    }
 
 
 def _moment(text: str) -> datetime:

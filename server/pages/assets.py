@@ -21,7 +21,7 @@ from fastapi.responses import Response
 from server.pages import colours
 
 WEB = Path(__file__).resolve().parents[2] / "web"
-CSS_ORDER = ("tokens.css", "base.css", "shell.css", "components.css", "charts.css", "pages.css")
+CSS_ORDER = ("tokens.css", "base.css", "shell.css", "components.css", "charts.css", "pages.css", "lists.css")
 IMMUTABLE = "public, max-age=31536000, immutable"
 
 mimetypes.add_type("text/javascript", ".js")

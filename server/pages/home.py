@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session, contains_eager
 
 from server.access import viewer
-from server.db.tables import Experiment
+from server.db.tables import Experiment, Run, Series
 from server.experiments import queries
 from server.pages import colours
 from server.pages.render import page
@@ -21,7 +22,8 @@ from server.workers.queries import list_workers
 from server.workloads.queries import current_workloads, workload_json
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])
-NUM_FINISHED, NUM_RUNNING, NUM_QUEUED = 6, 12, 8
+NUM_FINISHED, NUM_RUNNING, NUM_QUEUED, NUM_TROUBLED = 6, 12, 8, 6
+TROUBLE_DAYS = 14  # failures and NaN older than this are known
 
 OWN_EXAMPLE = '''\
 import torch
@@ -62,9 +64,10 @@ def home(request: Request, database: DatabaseOf, settings: SettingsOf) -> Respon
         context: dict[str, Any] = {
             "running": running[:NUM_RUNNING],
             "finished": finished,
-            "queue": queue,
+            "queue": with_run_styles(queue),
             "queue_length": num_queued(session),
             "workers": _workers(session, settings.lease_s, offline=False),
+            "troubled": _troubled(session),
             "first_run": not running and not finished and session.scalar(select(Experiment.id).limit(1)) is None,
         }
     return page(request, "home.html", **context)
@@ -86,9 +89,44 @@ def _finished(session: Session) -> list[dict[str, Any]]:
     return found
 
 
+def _troubled(session: Session) -> list[dict[str, Any]]:
+    """Experiments whose runs failed or lost their finite values lately, the newest first: how many, and why."""
+    since = datetime.now(UTC) - timedelta(days=TROUBLE_DAYS)
+    broken = (
+        select(Series.run_id)
+        .where(Series.is_newest, Series.first_non_finite_step.is_not(None), Series.name != "amp/loss_scale")
+        .correlate(None)
+    )
+    failed = Run.state == "failed"
+    query = (
+        select(Run, Run.id.in_(broken))
+        .join(Run.experiment)
+        .options(contains_eager(Run.experiment).load_only(Experiment.name))
+        .where(Run.ended_at > since, Experiment.archived_at.is_(None), or_(failed, Run.id.in_(broken)))
+        .order_by(Run.ended_at.desc())
+        .limit(200)
+    )
+    found: dict[int, dict[str, Any]] = {}
+    for run, lost in session.execute(query):
+        item = found.setdefault(
+            run.experiment_id,
+            {"id": run.experiment_id, "name": run.experiment.name, "failed": 0, "non_finite": 0, "at": run.ended_at,
+             "reason": "", "run_id": run.id},
+        )  # fmt: skip
+        item["failed"] += run.state == "failed"
+        item["non_finite"] += bool(lost)
+        item["reason"] = item["reason"] or (run.reason or {}).get("message", "")
+    return list(found.values())[:NUM_TROUBLED]
+
+
 def with_styles(item: dict[str, Any]) -> dict[str, Any]:
     """An experiment of a list with the styles of its recipes."""
     return {**item, "styles": colours.assign(item["recipes"])}
+
+
+def with_run_styles(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs of a list with the style of their recipe."""
+    return [{**run, "style": colours.natural_style(run["recipe"])} for run in runs]
 
 
 def _workers(session: Session, lease_s: float, *, offline: bool = True) -> list[dict[str, Any]]:

@@ -1,103 +1,115 @@
-"""The table of experiments; its whole view is in the address."""
+"""The table of experiments: filtered, sorted, grouped, with chosen columns; its whole view is in the address."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, get_args
-from urllib.parse import urlencode
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Annotated, Any, cast, get_args
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
+from sqlalchemy.orm import Session
 
-from server.access import viewer
-from server.errors import Invalid
+from server.access import Principal, viewer
+from server.errors import Fault, Invalid
 from server.experiments import queries
+from server.pages.formats import number
 from server.pages.home import with_styles
+from server.pages.list_notice import notice_of
+from server.pages.list_view import ListView, view_of
 from server.pages.render import page
-from server.state import DatabaseOf
+from server.runs.queries import Archived
+from server.search.distinct import parameter_names
+from server.search.language import faults_of
+from server.state import DatabaseOf, SettingsOf
+from server.views.service import views_of
 from server.workloads.queries import current_workloads
 
-router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])
+router = APIRouter(include_in_schema=False)
 PAGE_SIZE = 50
 STATES = ("queued", "running", "ended", "cancelled")
 SORTS: tuple[queries.Sort, ...] = get_args(queries.Sort)
 DEFAULT_SORT: queries.Sort = "-created_at"
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """What the table shows, as its address says it."""
-
-    q: str = ""
-    workload: str = ""
-    state: str = ""
-    sort: queries.Sort = DEFAULT_SORT
-    cursor: str = ""
-    next_cursor: str = ""
-
-    @property
-    def filtered(self) -> bool:
-        return bool(self.q or self.workload or self.state)
-
-    @property
-    def href(self) -> str:
-        fields = {"q": self.q, "workload": self.workload, "state": self.state, "cursor": self.cursor}
-        fields["sort"] = self.sort if self.sort != DEFAULT_SORT else ""
-        query = urlencode({name: value for name, value in fields.items() if value})
-        return f"/experiments?{query}" if query else "/experiments"
-
-    @property
-    def first_href(self) -> str:
-        return replace(self, cursor="").href
-
-    @property
-    def next_href(self) -> str:
-        return replace(self, cursor=self.next_cursor).href if self.next_cursor else ""
-
-    def sorted_by(self, column: str) -> str:
-        """The address of the same view sorted by ``column``; a second press turns the order round."""
-        forward: dict[str, queries.Sort] = {"created_at": "created_at", "name": "name"}
-        backward: dict[str, queries.Sort] = {"created_at": "-created_at", "name": "-name"}
-        first = backward if column == "created_at" else forward
-        second = forward if column == "created_at" else backward
-        return replace(self, cursor="", sort=(second if self.sort == first[column] else first)[column]).href
+GROUPS = ("workload", "owner", "project", "state")
+COLUMNS = {
+    "workload": "Workload", "verdicts": "Verdicts", "progress": "Progress", "state": "State", "owner": "Owner",
+    "project": "Project", "primary": "Primary metric", "seeds": "Seeds", "steps": "Steps", "device": "Device",
+    "created_at": "Submitted", "ended_at": "Ended",
+}  # fmt: skip
+DEFAULT_COLUMNS = ("workload", "verdicts", "progress", "state", "owner", "created_at")
+Viewer = Annotated[Principal, Depends(viewer)]
 
 
 @router.get("/experiments")
-def experiments_page(
-    request: Request,
-    database: DatabaseOf,
-    q: Annotated[str, Query(max_length=400)] = "",
-    workload: Annotated[str, Query(max_length=80)] = "",
-    state: Annotated[str, Query(max_length=20)] = "",
-    sort: Annotated[str, Query(max_length=20)] = DEFAULT_SORT,
-    cursor: Annotated[str, Query(max_length=800)] = "",
-) -> Response:
+def experiments_page(request: Request, principal: Viewer, database: DatabaseOf, settings: SettingsOf) -> Response:
     """Experiments of the whole team, newest first unless the address says otherwise."""
-    order = next((known for known in SORTS if known == sort), DEFAULT_SORT)
-    chosen = queries.ExperimentFilter(
-        q=q.strip() or None, workload=workload or None, state=state if state in STATES else None
-    )
-    items: list[dict[str, Any]] = []
-    following, fault = None, None
+    view = view_of("experiments", DEFAULT_SORT, request.query_params)
+    columns = [name for name in view.get("cols").split(",") if name][:20] or list(DEFAULT_COLUMNS)
+    columns = [name for name in columns if name in COLUMNS or name.startswith("params.")]
     with database.read() as session:
-        try:
-            items, following = queries.list_experiments(
-                session, chosen, sort=order, cursor=cursor or None, limit=PAGE_SIZE
-            )
-        except Invalid as error:
-            if error.faults[0].field != "q":
-                raise
-            fault = error.faults[0]
-        names = [known.name for known in current_workloads(session)]
-    view = View(
-        q=q.strip(),
-        workload=workload,
-        state=state if state in STATES else "",
-        sort=order,
-        cursor=cursor,
-        next_cursor=following or "",
-    )
-    context: dict[str, Any] = {"items": [with_styles(item) for item in items], "workload_names": names, "view": view}
-    context["fault"] = fault
+        items, following, fault = _listed(session, view)
+        parameters = {f"params.{name}": name for name in parameter_names(session)}
+        context: dict[str, Any] = {
+            "view": view,
+            "groups": list(_groups(session, view, items)),
+            "next_cursor": following,
+            "columns": {name: COLUMNS.get(name) or name.removeprefix("params.") for name in columns},
+            "choosable": COLUMNS | parameters,
+            "workload_names": [known.name for known in current_workloads(session)],
+            "views": views_of(session, principal, "experiments"),
+            "states": STATES,
+            "group_names": GROUPS,
+            "fault": fault,
+            "faults": faults_of(view.get("q")),
+            "notice": notice_of(request.query_params, settings.undo_s),
+        }
     return page(request, "experiments.html", **context)
+
+
+def _sort(view: ListView) -> queries.Sort:
+    """The order of the rows; groups stand together, so that their key comes first."""
+    wanted = view.get("group") if view.get("group") in GROUPS else view.get("sort")
+    return next((known for known in SORTS if known == wanted), DEFAULT_SORT)
+
+
+def filter_of(view: ListView) -> queries.ExperimentFilter:
+    """The filter that a view's address names."""
+    return queries.ExperimentFilter(
+        q=view.get("q") or None,
+        workload=view.get("workload") or None,
+        state=view.get("state") if view.get("state") in STATES else None,
+        archived=cast(Archived, view.get("archived")),
+    )
+
+
+def _listed(session: Session, view: ListView) -> tuple[list[dict[str, Any]], str | None, Fault | None]:
+    """The rows of the view, the cursor of the next page, and what is wrong with its query."""
+    try:
+        items, following = queries.list_experiments(
+            session, filter_of(view), sort=_sort(view), cursor=view.get("cursor") or None, limit=PAGE_SIZE
+        )
+    except Invalid as error:
+        if error.faults[0].field != "q":
+            raise
+        return [], None, error.faults[0]
+    return [with_styles(item) | {"params_text": _params(item)} for item in items], following, None
+
+
+def _params(item: dict[str, Any]) -> dict[str, str]:
+    return {
+        f"params.{name}": number(value)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else str(value)
+        for name, value in (item["params"] or {}).items()
+    }
+
+
+def _groups(session: Session, view: ListView, items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows in groups, with how many there are in all and with which verdicts; ungrouped, one without a title."""
+    by = view.get("group")
+    if by not in GROUPS:
+        yield {"title": "", "items": items}
+        return
+    totals = queries.group_totals(session, filter_of(view), by)
+    for title, members in groupby(items, key=lambda item: str(item[by])):
+        yield {"title": title, "items": list(members), "totals": totals.get(title, {})}

@@ -65,7 +65,7 @@ def training(run: Run, course: Course, place: Place, last_step: int) -> list[eve
 
 
 def _training(run: Run, course: Course, place: Place, last_step: int) -> Iterator[events.AnyEvent]:
-    rng = np.random.default_rng([run.seed, sum(map(ord, run.recipe_name)), run.steps])
+    rng = np.random.default_rng([run.seed, sum(map(ord, run.recipe_name + run.role)), run.steps])
     yield events.Started(
         numerics="emulated" if place.emulated else "native",
         environment=place.environment,

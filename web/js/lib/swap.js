@@ -1,0 +1,90 @@
+/** Going to another view of the same list without loading the page: fetch it, swap its regions, keep history and focus. */
+
+/** @type {(() => void)[]} */
+const listeners = [];
+let ticket = 0;
+
+/** Call `work` after every swap. @param {() => void} work */
+export const afterSwap = (work) => void listeners.push(work);
+
+/** Whether a link leads to the list that is shown. @param {URL} url */
+export const isSamePage = (url) => url.origin === location.origin && url.pathname === location.pathname;
+
+/**
+ * Show the view at `url`; the newest call wins.
+ * @param {string | URL} url @param {{push?: boolean, quiet?: boolean}} options quiet: nothing is dimmed meanwhile
+ */
+export async function visit(url, { push = true, quiet = false } = {}) {
+  const mine = ++ticket;
+  const busy = document.querySelector('[data-region="table"]');
+  const dim = quiet ? undefined : setTimeout(() => busy?.setAttribute("aria-busy", "true"), 120);
+  try {
+    const response = await fetch(url, { headers: { Accept: "text/html" } });
+    const html = await response.text();
+    if (mine !== ticket) return;
+    if (!response.ok || response.redirected) return void location.assign(url);
+    if (push) history.pushState(null, "", url);
+    show(new DOMParser().parseFromString(html, "text/html"));
+  } catch {
+    if (mine === ticket && !quiet) location.assign(url);
+  } finally {
+    clearTimeout(dim);
+    document.querySelector('[data-region="table"]')?.removeAttribute("aria-busy");
+  }
+}
+
+/** Swap every region and the filter's fields by those of another document. @param {Document} fresh */
+export function show(fresh) {
+  const focused = place(document.activeElement);
+  for (const held of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-region]"))) {
+    const region = fresh.querySelector(`[data-region="${held.dataset.region}"]`);
+    if (!region || region.innerHTML === held.innerHTML) continue;
+    const open = new Map([...held.querySelectorAll("details[data-menu]")].map((menu) => [/** @type {HTMLElement} */ (menu).dataset.menu, /** @type {HTMLDetailsElement} */ (menu).open]));
+    held.replaceChildren(...region.childNodes);
+    for (const menu of /** @type {NodeListOf<HTMLDetailsElement>} */ (held.querySelectorAll("details[data-menu]"))) menu.open = open.get(menu.dataset.menu) ?? false;
+  }
+  const forms = [document.querySelector("[data-filter]"), fresh.querySelector("[data-filter]")];
+  if (forms[0] instanceof HTMLFormElement && forms[1] instanceof HTMLFormElement) takeFields(forms[0], forms[1]);
+  document.title = fresh.title;
+  for (const work of listeners) work();
+  if (focused && document.activeElement === document.body) focused()?.focus({ preventScroll: true });
+}
+
+/** How to find an element again after a swap. @param {Element | null} element @returns {(() => HTMLElement | null) | null} */
+function place(element) {
+  if (!(element instanceof HTMLElement) || element === document.body) return null;
+  const row = element.closest("[data-row]");
+  if (row) return () => document.getElementById(row.id)?.querySelector(".row-link") ?? null;
+  const href = element.getAttribute("href"), name = element.getAttribute("name"), value = element.getAttribute("value");
+  const region = element.closest("[data-region]");
+  if (!region) return null;
+  const within = `[data-region="${/** @type {HTMLElement} */ (region).dataset.region}"]`;
+  if (name) return () => document.querySelector(`${within} [name="${CSS.escape(name)}"][value="${CSS.escape(value ?? "")}"]`);
+  return href ? () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(`${within} a`))].find((link) => link.textContent?.trim().slice(0, 8) === element.textContent?.trim().slice(0, 8)) ?? null : null;
+}
+
+/** The filter shows what the address says, but for a field that somebody types in. @param {HTMLFormElement} held @param {HTMLFormElement} fresh */
+function takeFields(held, fresh) {
+  for (const hidden of held.querySelectorAll('input[type="hidden"]')) hidden.remove();
+  held.append(...fresh.querySelectorAll('input[type="hidden"]'));
+  for (const field of /** @type {NodeListOf<HTMLSelectElement | HTMLInputElement>} */ (held.querySelectorAll("select, input:not([type=hidden])"))) {
+    const other = /** @type {HTMLSelectElement | HTMLInputElement | null} */ (fresh.querySelector(`[name="${field.name}"]`));
+    if (other && field !== document.activeElement) field.value = other.value;
+  }
+  const error = held.querySelector("[data-search-error]"), told = fresh.querySelector("[data-search-error]");
+  const marks = held.querySelector("[data-marks]"), marked = fresh.querySelector("[data-marks]");
+  if (error && told && marks && marked) {
+    error.replaceChildren(...told.childNodes);
+    error.toggleAttribute("hidden", told.hasAttribute("hidden"));
+    marks.replaceChildren(...marked.childNodes);
+  }
+  const box = held.querySelector("#q"), box2 = fresh.querySelector("#q");
+  if (box && box2) box2.hasAttribute("aria-invalid") ? box.setAttribute("aria-invalid", "true") : box.removeAttribute("aria-invalid");
+}
+
+/** The address that a GET form asks for, without its empty fields. @param {HTMLFormElement} form */
+export function addressOf(form) {
+  const query = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (typeof value === "string" && value) query.append(name, value);
+  return `${new URL(form.action).pathname}${query.size ? `?${query}` : ""}`;
+}
