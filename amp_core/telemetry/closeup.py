@@ -100,6 +100,7 @@ class CloseUp:
         self._flops = event.flops
         if not compiled:
             self._recorder.add("memory/saved_for_backward_bytes", number, float(saved.total))
+            self._recorder.add("memory/saved_weight_copies_bytes", number, float(saved.weight_copies))
             self._recorder.add("perf/flops_per_step", number, float(sum(event.flops.values())))
         return loss, event
 

@@ -61,6 +61,9 @@ class Proof:
         flops = _flops_by_type(seen.operations)
         kept_flops = _flops_by_type({key: tally for key, tally in seen.operations.items() if _is_in(key[0], kept)})
         took_effect, sentence = judged(recipe, flops, kept_flops)
+        if self._log.error:
+            took_effect = None
+            sentence = f"The operations of this step could not be recorded to the end ({self._log.error})."
         fused = {"optimizer": any(g.get("fused") for o in self._step.optimizers for g in o.param_groups)}
         if seen.fused_attention:
             fused["attention"] = True

@@ -39,9 +39,18 @@ class DeviceKernels:
         if not self._on_cuda:
             yield
             return
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as self._profile:
+        profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+        try:
+            profile.start()
+        except RuntimeError:  # another profiler holds the device's counters: the run goes on without names
+            yield
+            return
+        try:
             yield
             torch.cuda.synchronize()
+        finally:
+            profile.stop()
+        self._profile = profile
 
     def found(self) -> dict[str, bool]:
         """Kernels of products by name and whether they use tensor cores, those that took longest first."""

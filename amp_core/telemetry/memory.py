@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psutil
 import torch
 from torch import Tensor, nn
+
+_CAST_OR_VIEW = frozenset({"ToCopyBackward0", "TBackward0", "TransposeBackward0", "PermuteBackward0", "ViewBackward0"})
 
 
 def process_bytes() -> int:
@@ -41,19 +44,26 @@ def _num_bytes(tensor: Tensor) -> int:
 class SavedBytes:
     """Bytes autograd saved for backward inside the context, each storage once, parameters and buffers excluded.
 
-    ``until_backward``: count the first forward pass only, where several batches make one step.
+    ``total`` holds the low-precision copies of weights that autocast makes; ``weight_copies`` says how much of it they
+    are. ``until_backward``: count the first forward pass only, where several batches make one step.
     """
 
     def __init__(self, model: nn.Module, *, until_backward: bool = False) -> None:
         self._until_backward = until_backward
         self._is_over = False
         self._excluded = {_key(t) for t in [*model.parameters(), *model.buffers()]}
+        self._parameters = {id(parameter) for parameter in model.parameters()}
         self._storages: dict[tuple[str, int], int] = {}
+        self._copies: set[tuple[str, int]] = set()
         self._kept: list[Tensor] = []
 
     @property
     def total(self) -> int:
         return sum(self._storages.values())
+
+    @property
+    def weight_copies(self) -> int:
+        return sum(self._storages[key] for key in self._copies)
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -66,8 +76,16 @@ class SavedBytes:
         key = _key(tensor)
         if not self._is_over and key not in self._excluded and tensor.layout is torch.strided:
             self._storages[key] = tensor.untyped_storage().nbytes()
+            if self._is_weight(tensor.grad_fn):
+                self._copies.add(key)
             self._kept.append(tensor.detach())  # or a freed storage's address might be counted as another one's
         return tensor
+
+    def _is_weight(self, node: Any) -> bool:
+        """Whether a saved tensor is a parameter but for casts and views, by the nodes that made it."""
+        while node is not None and node.name() in _CAST_OR_VIEW:
+            node = node.next_functions[0][0]
+        return node is not None and id(getattr(node, "variable", None)) in self._parameters
 
     def _release(self, tensor: Tensor) -> Tensor:
         self._is_over = self._until_backward

@@ -142,6 +142,14 @@ METRICS = (
         "`amp_core.telemetry.memory`",
     ),
     MetricInfo(
+        "memory/saved_weight_copies_bytes",
+        "B",
+        "the second step",
+        "The part of memory/saved_for_backward_bytes that is copies of weights in a lower type, which autocast makes; "
+        "the rest are activations.",
+        "`amp_core.telemetry.memory`",
+    ),
+    MetricInfo(
         "memory/weights_bytes",
         "B",
         "sampled steps",

@@ -78,6 +78,7 @@ class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen = Seen()
+        self.error = ""  # why recording ended early, if it did
         self._model = model
         self._timer = timer_for(device)
         self._fp32_products = fp32_products
@@ -120,13 +121,21 @@ class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         result = func(*args, **kwargs)
         self._timer.stop()
         duration = self._timer.take()
+        if not self.error:
+            try:
+                self._record(func, (module, phase), (args, kwargs, result), duration)
+            except Exception as error:  # noqa: BLE001 - what only watches must not end the run
+                self.error = f"{type(error).__name__}: {error}"[:300]
+        return result
+
+    def _record(self, func: Any, place: tuple[str, str], call: tuple[Any, Any, Any], duration: Duration) -> None:
+        args, kwargs, result = call
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
         outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
         if inputs or outputs:
-            tally = self._note(func, module, phase, (args, kwargs, result), inputs, outputs)
+            tally = self._note(func, *place, call, inputs, outputs)
             tally.calls += 1
             self._timed.append((tally, duration))
-        return result
 
     def _place(self) -> tuple[str, str]:
         """Module and phase of the operation that is about to run."""

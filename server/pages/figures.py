@@ -20,6 +20,7 @@ UNCHARTED = {
     "memory/gradients_bytes",
     "memory/optimizer_bytes",
     "memory/saved_for_backward_bytes",
+    "memory/saved_weight_copies_bytes",
 }
 CONFIG: dict[str, Any] = {
     "displaylogo": False,

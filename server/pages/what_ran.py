@@ -18,6 +18,7 @@ from server.records.exponents import ExponentSample, exponent_samples
 SLOTS = {"float32": "fp32", "float64": "fp32", "tf32": "other-3", "bfloat16": "bf16", "float16": "fp16"}
 NAMES = {"float32": "FP32", "float64": "FP64", "tf32": "TF32", "bfloat16": "bf16", "float16": "fp16"}
 MAX_CASTS, MAX_MODULES, MAX_COLUMNS, NUM_LEVELS = 8, 12, 48, 8
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 CELL_W, CELL_H = 12, 5
 LOW_FORMAT = {"bf16-mixed": "bf16", "bf16-true": "bf16"}  # every other recipe is looked at through fp16's window
 
@@ -44,7 +45,10 @@ def effective_precision(session: Session, run: dict[str, Any]) -> dict[str, Any]
             bar
             for bar in (
                 _bar("FLOPs of products", proof["flops"]),
-                _bar("Time of operations", {k: v for k, v in proof["seconds"].items() if k != "casts"}),
+                _bar(
+                    "Time of operations" if run["numerics"] != "emulated" else "Time, emulated",
+                    {k: v for k, v in proof["seconds"].items() if k != "casts"},
+                ),
             )
             if bar["parts"]
         ],
@@ -73,7 +77,7 @@ def _bar(label: str, amounts: dict[str, float]) -> dict[str, Any]:
     left = 0.0
     for dtype, amount in sorted(amounts.items(), key=lambda item: -float(item[1])):
         share = _share(float(amount), total)
-        if share:
+        if share >= 0.0005:
             width = round(100 * share, 2)
             parts.append({"name": _name(dtype), "slot": _slot(dtype), "x": round(left, 2), "width": width,
                           "text": percent(share)})  # fmt: skip
@@ -152,7 +156,7 @@ def gradient_exponents(session: Session, run: dict[str, Any]) -> dict[str, Any] 
         "levels": _levels(columns, high),
         "window": _window(columns, name, low, high),
         "ticks": [
-            {"y": CELL_H * (high - exponent) + CELL_H, "text": f"2^{exponent}"}
+            {"y": CELL_H * (high - exponent) + CELL_H, "text": f"2{str(exponent).translate(_SUPERSCRIPT)}"}
             for exponent in range(high, low - 1, -1)
             if exponent % 8 == 0
         ],
@@ -218,5 +222,11 @@ def _facts(sample: ExponentSample, histogram: Histogram) -> list[str]:
     for name, power in dict.fromkeys([("fp16", k), ("fp16", 0), ("bf16", 0)]):
         shares = histogram.shares(name, power)
         scale = f" at loss scale {number(2.0**power)}" if name == "fp16" else ""
-        said.append(f"{name}{scale}: {percent(shares.underflow)} to zero, {percent(shares.overflow)} beyond its range")
+        lost, over = _fine(shares.underflow), _fine(shares.overflow)
+        said.append(f"{name}{scale}: {lost} to zero, {over} beyond its range")
     return said
+
+
+def _fine(share: float) -> str:
+    """A share that is not zero never reads as zero."""
+    return "none" if share == 0 else "below 0.1 %" if share < 0.001 else percent(share)

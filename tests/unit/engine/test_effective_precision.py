@@ -160,6 +160,16 @@ def test_dimensions_off_the_alignment_are_listed() -> None:
     assert any(25 in shape for one in found for shape in one.shapes)
 
 
+def test_a_fault_of_the_watcher_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> int:
+        raise ValueError("odd shapes")
+
+    monkeypatch.setattr("amp_core.telemetry.operations._flops", broken)
+    proof = proof_of("bf16-mixed")
+    assert proof.took_effect is None
+    assert "odd shapes" in proof.sentence
+
+
 class Recurrent(nn.Module):
     """The same layers twice, and a head."""
 

@@ -132,7 +132,7 @@ def test_the_heat_map_has_a_cell_for_each_exponent_and_the_window_follows_the_sc
     expected = [what_ran.CELL_H * (top - (-25 - k)) for k in (10, 12)]
     assert line["label"] == "zero"
     assert [int(y) for y in re.findall(r" (\d+)H", line["path"])] == expected
-    assert heat["facts"][0] == "fp16 at loss scale 4,096: 0.0 % to zero, 0.0 % beyond its range"
+    assert heat["facts"][0] == "fp16 at loss scale 4,096: none to zero, none beyond its range"
     assert heat["facts"][1].startswith("fp16 at loss scale 1: 100.0 % to zero")
 
 
