@@ -1,6 +1,6 @@
 """PostgreSQL stops and comes back while runs write, a script logs and a browser follows: nothing lost, nothing doubled.
 
-The outage takes AMPBOARD_TEST_OUTAGE_S seconds, by default a few: set it to 60 for the minute that the store promises.
+The outage takes TEST_OUTAGE_S seconds, by default a few: set it to 60 for the minute that the store promises.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from worker.ending import Ending
 from worker.record import Recorder
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(180)]
-OUTAGE_S = float(os.environ.get("AMPBOARD_TEST_OUTAGE_S", "4"))
+OUTAGE_S = float(os.environ.get("TEST_OUTAGE_S", "4"))
 NUM_WRITERS = 3
 PERIOD_S = 0.05
 
