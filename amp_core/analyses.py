@@ -17,6 +17,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Base of an analysis's options; each has a default, and ``__post_init__`` checks the values."""
 
 
+STRESS_CASES = {
+    "ordinary": "the batch as it is",
+    "masked_rows": "one sample without any content: masks false, inputs zero",
+    "all_masked": "every sample without content",
+    "zero_variance": "every value of a sample the same",
+    "zero_vectors": "all inputs zero",
+    "huge_inputs": "inputs so large that the largest is 60,000, near the end of fp16's range",
+    "beyond_fp16": "inputs so large that the largest is 1,000,000",
+    "tiny_inputs": "inputs so small that the largest is 1e-7",
+    "huge_logits": "the last module's outputs so large that the largest is 30,000",
+    "tiny_loss": "the loss times 2**-20",
+    "huge_loss": "the loss times 2**20",
+    "long_reduction": "the batch 16 times over, so that means and sums run over many elements",
+    "long_sequence": "the second dimension four times as long",
+    "large_integers": "integer inputs moved up to 5,000, beyond what half precision counts exactly",
+    "odd_shape": "the second dimension one shorter, and an odd number of samples",
+    "one_sample": "a batch of one sample",
+    "empty_batch": "a last batch of no samples",
+}
+
+
 class SensitivityOptions(Options, frozen=True, kw_only=True):
     """How the smallest FP32 set is searched for.
 
@@ -64,26 +85,6 @@ class StressOptions(Options, frozen=True, kw_only=True):
         for case in self.cases:
             if case not in STRESS_CASES:
                 raise AnalysisError(f"case {case!r} is unknown: choose from {', '.join(STRESS_CASES)}")
-
-
-STRESS_CASES = {
-    "masked_rows": "one sample without any content: masks false, inputs zero",
-    "all_masked": "every sample without content",
-    "zero_variance": "every value of a sample the same",
-    "zero_vectors": "all inputs zero",
-    "huge_inputs": "inputs so large that the largest is 60,000, near the end of fp16's range",
-    "beyond_fp16": "inputs so large that the largest is 1,000,000",
-    "tiny_inputs": "inputs so small that the largest is 1e-7",
-    "huge_logits": "the last module's outputs so large that the largest is 30,000",
-    "tiny_loss": "the loss times 2**-20",
-    "huge_loss": "the loss times 2**20",
-    "long_reduction": "the batch 64 times over, so that means and sums run over many elements",
-    "long_sequence": "the second dimension four times as long",
-    "large_integers": "integer inputs moved up to 5,000, beyond what half precision counts exactly",
-    "odd_shape": "the second dimension one shorter, and an odd number of samples",
-    "one_sample": "a batch of one sample",
-    "empty_batch": "a last batch of no samples",
-}
 
 
 def _at_least(name: str, value: float, least: float) -> None:

@@ -257,6 +257,20 @@ class Report(Event, frozen=True, kw_only=True, tag="report"):
     final: bool
 
 
+class StressFinding(Event, frozen=True, kw_only=True, tag="stress_finding"):
+    """A case of the stress battery that the recipe does not bear as FP64 does.
+
+    ``kind``: ``raises``, ``non_finite``, ``inaccurate``, ``gradient_overflow`` or ``gradient_lost``; ``module`` is the
+    first one in execution order that shows it. ``caused_by``: ``recipe``, or ``fp32`` where FP32 fails as well.
+    """
+
+    case: str
+    kind: str
+    module: str
+    caused_by: str
+    sentence: str
+
+
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """The faulty step's batch once more from the same state: at another loss scale, in FP32 or in FP64."""
 
@@ -345,6 +359,7 @@ AnyEvent = (
     | BenchmarkMemory
     | Progress
     | Report
+    | StressFinding
     | Diagnosis
     | Finished
     | Paused

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from amp_core.analysis.sensitivity import sensitivity
+from amp_core.analysis.stress import stress
 from amp_core.config import RunConfig
 from amp_core.errors import AnalysisError
 from amp_core.events import Event
@@ -13,7 +14,7 @@ from amp_core.workload import Workload
 
 Analysis: TypeAlias = Callable[[RunConfig, Workload], Iterator[Event]]
 
-ANALYSES: dict[str, Analysis] = {"sensitivity": sensitivity}
+ANALYSES: dict[str, Analysis] = {"sensitivity": sensitivity, "stress": stress}
 
 
 def analysis_of(kind: str) -> Analysis:
