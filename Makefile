@@ -10,7 +10,7 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench bench-engine bench-store bench-live bench-ui cases minimal-sets migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test check bench bench-engine bench-store bench-live bench-queue simulate bench-ui cases minimal-sets migrate migration screenshots docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ bench-live: $(STAMPS)/development  ## 50 runs writing, 100 browsers watching, fo
 
 bench-ui: $(STAMPS)/development browser  ## 50 curves of a million points each in Chromium: long tasks and frames (ARGS="--points 100000")
 	PYTHONPATH=.:tests $(BIN)/python -m tests.bench_curves $(ARGS)
+
+simulate: $(STAMPS)/development  ## a day of a team's queue by the real scheduler: shares, waits, no starvation
+	PYTHONPATH=.:tests $(BIN)/python tests/simulated_queue.py
+
+bench-queue: $(STAMPS)/development  ## claims per second and dispatch overhead, on SQLite and PostgreSQL
+	PYTHONPATH=.:tests $(BIN)/python tests/bench_queue.py $(ARGS)
 
 migrate: setup  ## bring the database of the current settings to the newest schema
 	$(BIN)/ampboard db upgrade

@@ -30,6 +30,13 @@ class Queue:
             )  # fmt: skip
         session.flush()
 
+    @classmethod
+    def over(cls, session: Session) -> Queue:
+        """The same rows in a later session."""
+        queue = cls.__new__(cls)
+        queue.session = session
+        return queue
+
     @staticmethod
     def at(seconds: float) -> datetime:
         return START + timedelta(seconds=seconds)

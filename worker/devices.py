@@ -1,4 +1,4 @@
-"""What this host can compute on, found without importing torch: its CPU, and CUDA devices by ``nvidia-smi``."""
+"""What this host can compute on, found without importing torch: its CPU, and CUDA devices by NVML or ``nvidia-smi``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from worker.abilities import gpu_abilities
+from worker.accelerators import unused_accelerators
+from worker.nvml import Nvml
 from worker.slots import Slot
 
 QUERY_TIMEOUT_S = 10.0
@@ -23,30 +25,31 @@ CPU_ABILITIES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "a
 _log = logging.getLogger(__name__)
 
 
-def inventory(num_cpu_slots: int) -> list[Slot]:
+def inventory(num_cpu_slots: int, nvml: Nvml | None = None) -> list[Slot]:
     """The slots of this host, GPUs first: one per CUDA device, and ``num_cpu_slots`` that share the CPU."""
-    gpus = [Slot(number=number, device=f"cuda:{gpu['index']}", description=gpu) for number, gpu in enumerate(_gpus())]
+    found = visible_gpus(nvml.devices()) if nvml is not None else _gpus()
+    gpus = [Slot(number=number, device=gpu["device"], description=gpu) for number, gpu in enumerate(found)]
     cpu = cpu_description()
     cpus = [Slot(number=len(gpus) + number, device="cpu", description=cpu) for number in range(num_cpu_slots)]
     return gpus + cpus
 
 
+def visible_gpus(gpus: list[dict[str, Any]], visible: str | None = None) -> list[dict[str, Any]]:
+    """Those that CUDA_VISIBLE_DEVICES lets this worker use, by index or UUID; all where it is not set."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
+    if visible is None:
+        return gpus
+    chosen = set(visible.split(","))
+    return [gpu for gpu in gpus if chosen & ({gpu["uuid"]} if gpu.get("mig") else {str(gpu["index"]), gpu["uuid"]})]
+
+
 def describe_devices(slots: list[Slot]) -> list[dict[str, Any]]:
-    """The devices behind the slots, each once, with the number of its slots."""
+    """The devices behind the slots, each once, with the number of its slots; then accelerators that are not used."""
     descriptions: dict[str, dict[str, Any]] = {}
     for slot in slots:
         shown = descriptions.setdefault(slot.device, {**slot.description, "slots": 0})
         shown["slots"] += 1
-    return list(descriptions.values())
-
-
-def free_memory(slots: Sequence[Slot]) -> dict[str, int]:
-    """Bytes that are free now on the devices of these slots, by device; those that cannot be asked are left out."""
-    free: dict[str, int] = {}
-    for slot in slots:
-        if slot.device not in free and slot.kind == "cpu":
-            free[slot.device] = psutil.virtual_memory().available
-    return free
+    return [*descriptions.values(), *unused_accelerators()]
 
 
 def num_cores() -> int:
@@ -102,7 +105,7 @@ def parse_gpus(listing: str, visible: str | None = None) -> list[dict[str, Any]]
         index, name, uuid, memory_mib, capability, driver = (cell.strip() for cell in row)
         if visible is not None and not {index, uuid} & set(visible.split(",")):
             continue
-        major = int(capability.partition(".")[0]) if capability[:1].isdigit() else 0
+        major, minor = (int(part) for part in capability.split(".")) if capability[:1].isdigit() else (0, 0)
         gpus.append(
             {
                 "kind": "cuda",
@@ -113,14 +116,7 @@ def parse_gpus(listing: str, visible: str | None = None) -> list[dict[str, Any]]
                 "memory_bytes": int(memory_mib) * 1024 * 1024 if memory_mib.isdigit() else None,
                 "compute_capability": capability,
                 "driver": driver,
-                "abilities": _gpu_abilities(major, capability),
+                "abilities": gpu_abilities(major, minor),
             }
         )
     return gpus
-
-
-def _gpu_abilities(major: int, capability: str) -> list[str]:
-    """By compute capability: tensor cores from 7.0, bf16 and TF32 from 8.0, fp8 from 8.9."""
-    rules = {"fp16_tensor_cores": major >= 7, "bf16": major >= 8, "tf32": major >= 8}
-    rules["fp8"] = major >= 9 or capability == "8.9"
-    return [ability for ability, there in rules.items() if there]

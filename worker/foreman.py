@@ -20,7 +20,6 @@ from server.queue.policy import Policy
 from server.settings import Settings
 from worker.active import ActiveRuns, Requests
 from worker.checkpoints import drop_checkpoints, with_checkpoints
-from worker.devices import free_memory
 from worker.ending import Ending, Reason
 from worker.record import Recorder
 from worker.run_config import limits_of, run_config
@@ -43,7 +42,7 @@ class Foreman:
         worker_id: int,
         slots: SlotPool,
         launcher_of: Callable[[Sequence[Slot]], Launcher],
-        free_bytes: Callable[[Sequence[Slot]], Mapping[str, int]] = free_memory,
+        free_bytes: Callable[[Sequence[Slot]], Mapping[str, int]],
         spool_folder: Path,
     ) -> None:
         self.active = ActiveRuns()

@@ -19,6 +19,9 @@ from worker.devices import inventory
 from worker.foreman import Foreman
 from worker.heartbeat import Heartbeat
 from worker.launchers import Launchers
+from worker.nvml import open_nvml
+from worker.privilege import RootRefused, check_privilege
+from worker.readings import Devices
 from worker.record import replay_folder
 from worker.registry import NameTaken, register, sign_off, take_back, worker_name
 from worker.rounds import Rounds
@@ -38,6 +41,13 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     logs.configure(settings.log_level)
+    try:
+        warning = check_privilege(settings)
+    except RootRefused as error:
+        _log.error("%s", error)
+        return 1
+    if warning is not None:
+        _log.warning("%s", warning)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         if settings.embedded_broker:
@@ -58,7 +68,9 @@ def main() -> int:
 def run_worker(settings: Settings, database: Database) -> int:
     """Register, take over what an earlier process of this name left, work, and sign off."""
     name = worker_name(settings)
-    slots = inventory(settings.worker_slots)
+    nvml = open_nvml()
+    slots = inventory(settings.worker_slots, nvml)
+    devices = Devices(slots, nvml)
     spool_folder = settings.data_dir / "spool" / re.sub(r"[^\w-]", "_", name)
     with database.write() as session:
         worker_id = register(session, settings, slots)
@@ -68,9 +80,9 @@ def run_worker(settings: Settings, database: Database) -> int:
     with Launchers(slots, warm=settings.warm_children) as launchers:
         foreman = Foreman(
             database=database, settings=settings, worker_id=worker_id, slots=SlotPool(slots),
-            launcher_of=launchers.of, spool_folder=spool_folder,
+            launcher_of=launchers.of, free_bytes=devices.free_bytes, spool_folder=spool_folder,
         )  # fmt: skip
-        heartbeat = Heartbeat(database, settings, worker_id, foreman.active)
+        heartbeat = Heartbeat(database, settings, worker_id, foreman.active, devices)
         threads = (heartbeat, Scanner(database, settings), Rounds(database, settings, foreman))
         for thread in threads:
             thread.start()
@@ -83,6 +95,8 @@ def run_worker(settings: Settings, database: Database) -> int:
             for thread in threads:
                 thread.stop()
             _sign_off(database, worker_id, name)
+            if nvml is not None:
+                nvml.close()
 
 
 def _sign_off(database: Database, worker_id: int, name: str) -> None:

@@ -95,9 +95,16 @@ def server(host: Host = None, port: Port = None, data_dir: DataDir = None) -> No
         raise CommandError(str(error)) from error
 
 
-def worker(data_dir: DataDir = None) -> None:
+def worker(
+    data_dir: DataDir = None,
+    allow_root: Annotated[
+        bool, typer.Option("--allow-root", help="Run as root on a team's store (AMPBOARD_ALLOW_ROOT).")
+    ] = False,
+) -> None:
     """Start a worker alone: it claims queued runs and executes them on this machine's devices."""
     environment = dict(os.environ)
+    if allow_root:
+        environment["AMPBOARD_ALLOW_ROOT"] = "true"
     if data_dir is not None:
         environment["AMPBOARD_DATA_DIR"] = str(data_dir.absolute())
     sys.stdout.flush()

@@ -13,11 +13,12 @@ from sqlalchemy.orm import Session, contains_eager
 from server.access import viewer
 from server.db.tables import Experiment, Run, Series
 from server.experiments import queries
-from server.pages import colours
+from server.pages import colours, formats
 from server.pages.render import page
 from server.pages.workload_forms import margin_text
 from server.runs.queries import num_queued, queued_runs
 from server.state import DatabaseOf, SettingsOf
+from server.version import VERSION
 from server.workers.queries import list_workers
 from server.workloads.queries import current_workloads, workload_json
 
@@ -136,10 +137,31 @@ def _workers(session: Session, lease_s: float, *, offline: bool = True) -> list[
         workers = [worker for worker in workers if worker["state"] != "offline"]
     for worker in workers:
         worker["devices"] = [
-            {"kind": device.get("kind", ""), "name": device.get("name", ""), "summary": device_summary(device)}
+            {
+                "kind": device.get("kind", ""),
+                "name": device.get("name", ""),
+                "summary": device.get("unused") or device_summary(device),
+                "now": reading_summary(worker["readings"].get(device.get("device"), {})),
+            }
             for device in worker["devices"]
         ]
     return workers
+
+
+def reading_summary(reading: dict[str, Any]) -> str:
+    """A device's reading in one line; empty while there is none."""
+    parts = []
+    if "utilisation" in reading:
+        parts.append(f"{reading['utilisation']:.0%} busy")
+    if "memory_used_bytes" in reading:
+        total = reading["memory_used_bytes"] + reading.get("memory_free_bytes", 0)
+        parts.append(f"{formats.size(reading['memory_used_bytes'])} of {formats.size(total)} used")
+    for name, unit in (("power_w", "W"), ("temperature_c", "°C")):
+        if name in reading:
+            parts.append(f"{reading[name]:.0f} {unit}")
+    if reading.get("throttled"):
+        parts.append(f"slowed: {', '.join(reading['throttled'])}")
+    return " · ".join(parts)
 
 
 def device_summary(device: dict[str, Any]) -> str:
@@ -167,6 +189,7 @@ def workers_page(request: Request, database: DatabaseOf, settings: SettingsOf) -
             "workers": _workers(session, settings.lease_s),
             "queue": queue,
             "queue_length": num_queued(session),
+            "version": VERSION,
         }
     return page(request, "workers.html", **context)
 

@@ -88,7 +88,7 @@ def device_of(description: Mapping[str, Any]) -> Device:
         name=str(description.get("device") or description.get("kind") or "cpu"),
         abilities=frozenset(description.get("abilities") or ()),
         memory_bytes=description.get("memory_bytes"),
-        slots=int(description.get("slots") or 1),
+        slots=int(description.get("slots", 1)),
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.db.tables import Run, Worker
+from server.db.tables import DeviceReading, Run, Worker
+from server.errors import NotFound
 
 
 def is_silent(worker: Worker, lease_s: float) -> bool:
@@ -18,9 +19,9 @@ def is_silent(worker: Worker, lease_s: float) -> bool:
 
 def list_workers(session: Session, lease_s: float) -> list[dict[str, Any]]:
     """Every worker ever seen, live ones first, with the runs it holds now."""
-    held = _held(session)
+    held, readings = _held(session), _latest_readings(session)
     workers = [
-        _worker_json(worker, held.get(worker.id, []), lease_s)
+        _worker_json(worker, held.get(worker.id, []), readings.get(worker.id, {}), lease_s)
         for worker in session.scalars(select(Worker).order_by(Worker.name))
     ]
     return sorted(workers, key=lambda worker: (worker["state"] == "offline", worker["name"]))
@@ -28,7 +29,29 @@ def list_workers(session: Session, lease_s: float) -> list[dict[str, Any]]:
 
 def worker_json(session: Session, worker_id: int, lease_s: float) -> dict[str, Any]:
     """One worker, which is there, with the runs it holds now."""
-    return _worker_json(session.get_one(Worker, worker_id), _held(session).get(worker_id, []), lease_s)
+    held, readings = _held(session), _latest_readings(session)
+    worker = session.get_one(Worker, worker_id)
+    return _worker_json(worker, held.get(worker_id, []), readings.get(worker_id, {}), lease_s)
+
+
+def _latest_readings(session: Session) -> dict[int, dict[str, Any]]:
+    """The newest reading of each device of the last minute, by worker and device."""
+    newest: dict[int, dict[str, Any]] = {}
+    recent = DeviceReading.at > datetime.now(UTC) - timedelta(minutes=1)
+    for reading in session.scalars(select(DeviceReading).where(recent).order_by(DeviceReading.at)):
+        newest.setdefault(reading.worker_id, {})[reading.device] = reading.values
+    return newest
+
+
+def readings_of(session: Session, worker_id: int, device: str | None) -> list[dict[str, Any]]:
+    """The last hour of a worker's devices, or of one, by time. Raises `NotFound`."""
+    if session.get(Worker, worker_id) is None:
+        raise NotFound(f"worker {worker_id} does not exist: GET /api/v1/workers lists those that do")
+    query = select(DeviceReading).where(DeviceReading.worker_id == worker_id)
+    if device is not None:
+        query = query.where(DeviceReading.device == device)
+    rows = session.scalars(query.order_by(DeviceReading.at, DeviceReading.device))
+    return [{"device": row.device, "at": row.at, "values": row.values} for row in rows]
 
 
 def _held(session: Session) -> dict[int, list[dict[str, Any]]]:
@@ -51,7 +74,9 @@ def _held(session: Session) -> dict[int, list[dict[str, Any]]]:
     return held
 
 
-def _worker_json(worker: Worker, runs: list[dict[str, Any]], lease_s: float) -> dict[str, Any]:
+def _worker_json(
+    worker: Worker, runs: list[dict[str, Any]], readings: dict[str, Any], lease_s: float
+) -> dict[str, Any]:
     return {
         "id": worker.id,
         "name": worker.name,
@@ -65,6 +90,7 @@ def _worker_json(worker: Worker, runs: list[dict[str, Any]], lease_s: float) -> 
         "labels": worker.labels,
         "clock_skew_s": worker.clock_skew_s,
         "problem": worker.problem,
+        "readings": readings,
         "started_at": worker.started_at,
         "heartbeat_at": worker.heartbeat_at,
         "runs": runs,
