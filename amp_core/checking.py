@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import html
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +12,40 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from amp_core import check_report
 from amp_core.config import Recipe, parse_recipe
 from amp_core.forensics.diagnose import diagnose_subject
 from amp_core.forensics.diagnosis import Diagnosis
 from amp_core.forensics.gathering import References
+from amp_core.forensics.loop_products import ProductCollector
+from amp_core.forensics.speed_advice import Advice, advise
 from amp_core.forensics.subject import Subject
 from amp_core.lint import Finding, Severity, lint_file
-
-HORIZON = "It looked at {steps} steps with one seed: it finds faults, and says nothing about final quality."
+from amp_core.verdict.comparison import Comparison, as_json, spell
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What a check found: a diagnosis or None by recipe, and the linter's findings. Reads as Markdown."""
+    """What a check found: a diagnosis or None by recipe, the linter's findings, what speed to expect, and the verdicts
+    where several seeds were trained. Reads as Markdown, and as HTML in a notebook.
+    """
 
     steps: int
     diagnoses: dict[str, Diagnosis | None]
     lint: list[Finding] = field(default_factory=list)
+    speed: Advice | None = None
+    comparison: Comparison | None = None
 
     @property
     def sound(self) -> bool:
-        """No diagnosis, and no lint finding above a hint."""
-        return not any(self.diagnoses.values()) and all(f.severity < Severity.WARNING for f in self.lint)
+        """No diagnosis, no lint finding above a hint, and no verdict UNSAFE."""
+        linted = all(f.severity < Severity.WARNING for f in self.lint)
+        return not any(self.diagnoses.values()) and linted and "UNSAFE" not in self.verdicts.values()
+
+    @property
+    def verdicts(self) -> dict[str, str | None]:
+        """The verdict by recipe; empty without a comparison."""
+        return {one.recipe: one.verdict for one in self.comparison.recipes} if self.comparison is not None else {}
 
     def to_json(self) -> dict[str, Any]:
         found = {name: msgspec.to_builtins(diagnosis) for name, diagnosis in self.diagnoses.items()}
@@ -42,34 +53,19 @@ class Check:
             {"path": f.path, "line": f.line, "code": f.code, "severity": f.severity.label, "message": f.message}
             for f in self.lint
         ]
-        return {"sound": self.sound, "steps": self.steps, "diagnoses": found, "lint": lint}
+        told: dict[str, Any] = {"sound": self.sound, "steps": self.steps, "diagnoses": spell(found), "lint": lint}
+        told["speed"] = asdict(self.speed) if self.speed is not None else None
+        told["comparison"] = as_json(self.comparison) if self.comparison is not None else None
+        return told
 
     def __str__(self) -> str:
-        lines = [f"# {'Nothing found' if self.sound else 'Not sound'}", ""]
-        for name, found in self.diagnoses.items():
-            lines += _section(name, found)
-        lines += [f"- {f.path}:{f.line} {f.code} {f.message}" for f in self.lint]
-        return "\n".join([*lines, "", HORIZON.format(steps=self.steps)])
+        return check_report.markdown(self)
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-
-def _section(name: str, found: Diagnosis | None) -> list[str]:
-    if found is None:
-        return [f"## {name}", "", "No symptom beside FP32.", ""]
-    proved = "repeated under it, the symptom was gone" if found.verified else "not proved to help"
-    recipe = msgspec.json.encode(found.recipe).decode() if found.recipe is not None else "none found"
-    return [
-        f"## {name}",
-        "",
-        f"**{found.symptom.sentence}** {found.sentence}",
-        "",
-        f"{found.fix}",
-        "",
-        f"Recipe ({proved}): `{recipe}`",
-        "",
-    ]
+        return check_report.html_of(self)
 
 
 def check(
@@ -104,4 +100,21 @@ def check(
     )
     references = References(subject)
     diagnoses = {recipe.name: diagnose_subject(replace(subject, recipe=recipe), references) for recipe in parsed}
-    return Check(steps=subject.num_steps, diagnoses=diagnoses, lint=lint_file(source) if source is not None else [])
+    return Check(
+        steps=subject.num_steps,
+        diagnoses=diagnoses,
+        lint=lint_file(source) if source is not None else [],
+        speed=_speed(subject),
+    )
+
+
+def _speed(subject: Subject) -> Advice | None:
+    """What the shapes of one forward pass let expect; None if it cannot run."""
+    collector = ProductCollector()
+    try:
+        model = subject.model()
+        with torch.no_grad(), collector:
+            subject.loss(model, subject.batches[0])
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return None
+    return advise(collector.products)

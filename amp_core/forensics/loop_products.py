@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from amp_core.forensics.speed_advice import Product
 
@@ -48,3 +49,17 @@ def _convolution(inputs: Tensor, weight: Tensor) -> Product | None:
         return None
     positions = inputs.shape[0] * math.prod(inputs.shape[2:])
     return Product(m=positions, n=weight.shape[0], k=math.prod(weight.shape[1:]))
+
+
+class ProductCollector(TorchFunctionMode):
+    """Notes every matrix product that torch functions are asked for inside ``with``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products: list[Product] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        product = product_of(func, args, kwargs or {})
+        if product is not None:
+            self.products.append(product)
+        return func(*args, **(kwargs or {}))
