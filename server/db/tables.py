@@ -298,6 +298,7 @@ class Worker(Base):
     draining: Mapped[bool] = mapped_column(default=False, server_default=false())
     clock_skew_s: Mapped[float | None]  # this host's clock less the store's, measured at a heartbeat
     problem: Mapped[str | None] = mapped_column(Text)  # why it takes no runs although it lives
+    lost_at: Mapped[datetime | None]  # when it was found silent, until it answers again
 
 
 class Usage(Base):
@@ -318,3 +319,37 @@ class DeviceReading(Base):
     device: Mapped[str] = mapped_column(String(40), primary_key=True)
     at: Mapped[datetime] = mapped_column(primary_key=True)
     values: Mapped[dict[str, Any]]
+
+
+class Webhook(Base):
+    """An address that is told of ``events``; of its owner's experiments only, unless it is for the ``team``.
+
+    The secret signs what is sent, so it is kept as it is; it is shown once.
+    """
+
+    __tablename__ = "webhooks"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    url: Mapped[str] = mapped_column(Text)
+    events: Mapped[list[Any]]
+    team: Mapped[bool]
+    secret: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+    owner: Mapped[User] = relationship()
+
+
+class Delivery(Base):
+    """One thing to tell one webhook. ``due_at`` is None once it was delivered or given up."""
+
+    __tablename__ = "deliveries"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
+    event: Mapped[str] = mapped_column(String(40))
+    payload: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    due_at: Mapped[datetime | None] = mapped_column(index=True)
+    tries: Mapped[int] = mapped_column(Integer, default=0)
+    delivered_at: Mapped[datetime | None]
+    status: Mapped[int | None] = mapped_column(Integer)  # of the last answer
+    error: Mapped[str | None] = mapped_column(Text)
+    webhook: Mapped[Webhook] = relationship()

@@ -24,6 +24,7 @@ class ProjectOut(BaseModel):
     name: str
     created_at: datetime
     retention_days: int | None = Field(description="Days after which ended experiments go; null: the server's setting.")
+    max_running: int | None = Field(description="Runs at work at once; null: the server's setting.")
     num_experiments: int
 
 
@@ -38,7 +39,11 @@ class ProjectChange(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     retention_days: Annotated[int, Field(ge=1, le=36_500)] | None = Field(
-        description="Delete experiments so many days after they ended, unless tagged keep; null: the server's setting."
+        default=None,
+        description="Delete experiments so many days after they ended, unless tagged keep; null: the server's setting.",
+    )
+    max_running: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="How many of its runs are at work at once; null: the server's setting."
     )
 
 
@@ -48,6 +53,7 @@ def _out(project: Project, num_experiments: int) -> ProjectOut:
         name=project.name,
         created_at=project.created_at,
         retention_days=project.retention_days,
+        max_running=project.max_running,
         num_experiments=num_experiments,
     )
 
@@ -56,13 +62,15 @@ def _out(project: Project, num_experiments: int) -> ProjectOut:
 def change_project(
     project_id: Id, body: ProjectChange, principal: Annotated[Principal, Depends(admin)], database: DatabaseOf
 ) -> ProjectOut:
-    """Set how long a project keeps its experiments."""
+    """Set how long a project keeps its experiments, and how many of its runs are at work at once."""
     with database.write() as session:
         project = session.get(Project, project_id)
         if project is None:
             raise NotFound(f"project {project_id} is not here: GET /api/v1/projects lists those that are")
-        project.retention_days = body.retention_days
-        record(session, principal.user_id, "project.change", f"project/{project_id}", **body.model_dump())
+        for name in body.model_fields_set:
+            setattr(project, name, getattr(body, name))
+        changed = body.model_dump(exclude_unset=True)
+        record(session, principal.user_id, "project.change", f"project/{project_id}", **changed)
         count = session.scalar(select(func.count()).where(Experiment.project_id == project_id)) or 0
         return _out(project, count)
 

@@ -7,10 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import update
 from team import Team
 
-from server.db.tables import Project, Run, Worker
+from server.db.tables import Run, Worker
 from server.queue.claim import claim
 from server.queue.finish import finish
 from server.queue.needs import parse_needs
@@ -151,8 +150,10 @@ def test_what_holds_a_run_back_is_said(team: Team) -> None:
 def test_a_project_limits_its_runs_at_work(team: Team) -> None:
     worker = add_worker(team, slots=2, devices=[{"kind": "cpu", "device": "cpu", "slots": 2}])
     submit(team)
+    project = team.client("viewer").get(f"{URL}/projects").json()["items"][0]
+    changed = team.client("admin").patch(f"{URL}/projects/{project['id']}", json={"max_running": 1}).json()
+    assert (changed["max_running"], changed["retention_days"]) == (1, None)
     with team.database.write() as session:
-        session.execute(update(Project).values(max_running=1))
         assert claim(session, worker, ["cpu", "cpu"], 60) is not None
         assert claim(session, worker, ["cpu"], 60) is None
     assert queue(team)["items"][0]["queue_note"] == "its project has 1 runs at work, of 1 allowed"

@@ -36,6 +36,10 @@ OWN_ACCOUNT = {
     ("POST", "/views/{view_id}/delete"),
 }
 ADMIN_ONLY = {
+    ("POST", "/api/v1/workers/{worker_id}/drain"),
+    ("POST", "/api/v1/workers/{worker_id}/undrain"),
+    ("POST", "/workers/{worker_id}/drain"),
+    ("POST", "/workers/{worker_id}/undrain"),
     ("GET", "/api/v1/users"),
     ("POST", "/api/v1/users"),
     ("PATCH", "/api/v1/users/{user_id}"),
