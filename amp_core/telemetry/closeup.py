@@ -82,7 +82,7 @@ class CloseUp:
         if self._step.precision.recipe.compile:  # what is watched from inside would not be what was compiled
             self._owned = self._owned or owners(model)
             return self._step.backward(batches)
-        with self._exponents.watching() if self._sampler.keeps_exponents(number) else nullcontext():
+        with self._exponents.watching() if self._sampler.keeps_all_exponents(number) else nullcontext():
             if number != ORDER_STEP:
                 return self._step.backward(batches)
             self._order, loss = forward_order(model, lambda: self._step.backward(batches))
@@ -112,5 +112,6 @@ class CloseUp:
         probe = Probe(self._step, batches, rng, self._order)
         events = self._sampler.sample(number, self._owned, probe, scale)
         if self._sampler.keeps_exponents(number):
-            events += self._exponents.events(number, self._owned, scale)
+            weights = self._sampler.keeps_all_exponents(number)
+            events += self._exponents.events(number, self._owned, scale, weights=weights)
         return events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from amp_core.events import ExponentHistograms
-from amp_core.telemetry.exponent_counts import exponent_counts, histograms
+from amp_core.telemetry.exponent_counts import SMALL, exponent_counts, grouped_counts, histograms
 from amp_core.telemetry.exponents import pack
 from amp_core.telemetry.gradients import OwnedParameters, dense
 
 DENSE_SAMPLES = 64  # so many sampled steps have histograms each; from then on half as many with every doubling
+ALL_KINDS_EVERY = 8  # activations are many and weights move slowly: one sample of so many, and the last, has them too
 
 
 def is_kept(step: int, every: int, last_step: int) -> bool:
@@ -23,11 +24,17 @@ def is_kept(step: int, every: int, last_step: int) -> bool:
 
     So a run of any length keeps at most 32 for each doubling of its length, and a resumed one keeps the same steps.
     """
-    if step == last_step:
-        return True
+    return step == last_step or (step // every) % _stride(step // every) == 0
+
+
+def has_all_kinds(step: int, every: int, last_step: int) -> bool:
+    """Whether such a step has activations and weights beside gradients: the first of every 8 kept, and the last."""
     sample = step // every
-    stride = 1 << max(0, sample.bit_length() - DENSE_SAMPLES.bit_length() + 1)
-    return sample % stride == 0
+    return step == last_step or sample % (ALL_KINDS_EVERY * _stride(sample)) == 0
+
+
+def _stride(sample: int) -> int:
+    return 1 << max(0, sample.bit_length() - DENSE_SAMPLES.bit_length() + 1)
 
 
 class ExponentSampler:
@@ -35,12 +42,12 @@ class ExponentSampler:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._activations: dict[str, Tensor] = {}
+        self._forget()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Count the outputs of modules that own parameters or have no children; results do not change."""
-        self._activations = {}
+        self._forget()
         handles = []
         for name, module in self._model.named_modules():
             if next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None:
@@ -64,20 +71,24 @@ class ExponentSampler:
     def _add(self, name: str, output: Tensor) -> None:
         if not output.is_floating_point() or output.layout is not torch.strided:
             return
+        self._order[name] = None
+        if output.numel() <= SMALL:
+            self._small.setdefault(name, []).append(output.detach().clone())  # what follows may write into it
+            return
         counts = exponent_counts(output)
         held = self._activations.get(name)
         self._activations[name] = counts if held is None else held + counts
 
-    def events(self, step: int, owned: Sequence[OwnedParameters], scale: float) -> list[ExponentHistograms]:
+    def events(
+        self, step: int, owned: Sequence[OwnedParameters], scale: float, *, weights: bool
+    ) -> list[ExponentHistograms]:
         """The histograms of the step, gradients as they lie in ``.grad``; waits for the device once per kind."""
         gradients = {owner.module: [dense(p.grad) for p in owner.parameters if p.grad is not None] for owner in owned}
-        weights = {owner.module: [p.detach() for p in owner.parameters] for owner in owned}
         counted = {
-            "activations": self._activations,
-            "gradients": {module: _together(tensors) for module, tensors in gradients.items() if tensors},
-            "weights": {module: _together(tensors) for module, tensors in weights.items()},
+            "activations": self._taken_activations(),
+            "gradients": _counts_of({module: tensors for module, tensors in gradients.items() if tensors}),
+            "weights": _counts_of({owner.module: list(owner.parameters) for owner in owned}) if weights else {},
         }
-        self._activations = {}
         return [
             ExponentHistograms(
                 step=step,
@@ -90,6 +101,21 @@ class ExponentSampler:
             if counts
         ]
 
+    def _taken_activations(self) -> dict[str, Tensor]:
+        """What was counted in forward, in the order of first outputs."""
+        large, small, order = self._activations, _counts_of(self._small), list(self._order)
+        self._forget()
+        found = {}
+        for name in order:
+            parts = [counts[name] for counts in (large, small) if name in counts]
+            found[name] = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+        return found
 
-def _together(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.stack([exponent_counts(tensor) for tensor in tensors]).sum(dim=0)
+    def _forget(self) -> None:
+        self._activations: dict[str, Tensor] = {}
+        self._small: dict[str, list[Tensor]] = {}
+        self._order: dict[str, None] = {}
+
+
+def _counts_of(tensors: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+    return dict(zip(tensors, grouped_counts(list(tensors.values())), strict=True))

@@ -10,7 +10,7 @@ import torch
 from amp_core.events import Event, Numerics, ZeroGradients
 from amp_core.precision import Precision
 from amp_core.probe import Probe
-from amp_core.telemetry.exponent_sampling import is_kept
+from amp_core.telemetry.exponent_sampling import has_all_kinds, is_kept
 from amp_core.telemetry.gradients import (
     GradientCounts,
     OwnedParameters,
@@ -51,6 +51,10 @@ class NumericsSampler:
     def keeps_exponents(self, step: int) -> bool:
         """Whether this step is sampled, and its exponents are counted as well."""
         return self.due(step) and is_kept(step, self._every, self._last_step)
+
+    def keeps_all_exponents(self, step: int) -> bool:
+        """Whether those of activations and weights are counted beside those of gradients."""
+        return self.due(step) and has_all_kinds(step, self._every, self._last_step)
 
     def sample(self, step: int, owned: Sequence[OwnedParameters], probe: Probe, loss_scale: float) -> list[Event]:
         """Statistics of the gradients in ``.grad``, before the weights change; waits for the device."""

@@ -10,7 +10,8 @@ from small_workloads import DropoutNet, TinyLoss, config_of, events_of, series_o
 from torch import Tensor, nn
 
 from amp_core.events import ExponentHistograms
-from amp_core.telemetry.exponent_sampling import ExponentSampler, is_kept
+from amp_core.telemetry.exponent_counts import SMALL
+from amp_core.telemetry.exponent_sampling import ExponentSampler, has_all_kinds, is_kept
 from amp_core.telemetry.exponents import merged, read
 from amp_core.training import train
 
@@ -28,7 +29,7 @@ def test_every_kind_is_counted_at_sampled_steps() -> None:
         "weights": ["0", "3", "4"],
     }.items():
         steps = histograms_of(events, kind)
-        assert list(steps) == [1, 10, 20, 30]
+        assert list(steps) == ([1, 10, 20, 30] if kind == "gradients" else [1, 30])
         assert list(steps[1]) == modules
     weights = histograms_of(events, "weights")[1]
     assert [histogram.num_elements for histogram in weights.values()] == [24 * 8 + 24, 2 * 24, 24 * 4 + 4]
@@ -65,6 +66,18 @@ def test_accumulation_adds_its_batches_and_checkpointing_counts_once() -> None:
     }
 
 
+def test_large_and_small_outputs_of_one_module_are_one_histogram() -> None:
+    model = nn.Sequential(nn.Identity(), nn.ReLU(inplace=True))
+    sampler = ExponentSampler(model)
+    with sampler.watching():
+        for rows in (4, SMALL):
+            model(torch.full((rows, 2), -3.0))
+    (event,) = sampler.events(1, [], 1.0, weights=True)
+    found = read({"modules": event.modules, "counts": event.counts})
+    assert found["0"].by_exponent() == ([1], [2 * (4 + SMALL)]), "as it was before ReLU wrote into it"
+    assert (found["1"].zeros, list(found)) == (2 * (4 + SMALL), ["0", "1"])
+
+
 def test_infinities_of_a_skipped_step_are_counted_apart() -> None:
     recipe = {"precision": "16-mixed", "scaler": {"init_scale": 2.0**40}}
     gradients = histograms_of(list(train(config_of(recipe, steps=1), DropoutNet())), "gradients")[1]
@@ -84,7 +97,7 @@ def test_outputs_of_any_shape_are_looked_through() -> None:
     sampler = ExponentSampler(model := nn.Sequential(Odd()))
     with sampler.watching():
         model(torch.ones(2, 3))
-    (event,) = sampler.events(1, [], 1.0)
+    (event,) = sampler.events(1, [], 1.0, weights=True)
     assert read({"modules": event.modules, "counts": event.counts})["0"].num_elements == 6
     assert not any(module._forward_hooks for module in model.modules())
 
@@ -95,7 +108,11 @@ def test_long_runs_keep_ever_fewer() -> None:
     assert kept[64:67] == [64 * 25, 66 * 25, 68 * 25]
     assert len(kept) <= 64 + 32 * 6
     assert is_kept(100_003, 25, 100_003)
+    watched = [step for step in kept if has_all_kinds(step, 25, 100_003)]
+    assert watched[:8] == [1, *range(200, 1600, 200)]
+    assert len(watched) <= len(kept) / 8 + 1
+    assert has_all_kinds(100_003, 25, 100_003)
 
 
 def test_nothing_watched_nothing_said() -> None:
-    assert ExponentSampler(DropoutNet().model()).events(1, [], 1.0) == []
+    assert ExponentSampler(DropoutNet().model()).events(1, [], 1.0, weights=True) == []

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from amp_core.telemetry.exponent_counts import exponent_counts, histograms
+from amp_core.telemetry.exponent_counts import exponent_counts, grouped_counts, histograms
 from amp_core.telemetry.exponents import (
     EDGES,
     FORMATS,
@@ -138,6 +138,19 @@ def test_strides_and_emptiness() -> None:
 def test_merging_is_counting_together() -> None:
     one, two = torch.randn(500) * 1e-6, random_bits(3)
     assert (merged([histogram_of(one), histogram_of(two)]).table == histogram_of(torch.cat([one, two])).table).all()
+
+
+def test_groups_count_as_their_tensors_do() -> None:
+    groups = [
+        [random_bits(1)[:90], torch.zeros(3)],
+        [torch.randn(30_000)],
+        [torch.empty(0)],
+        [random_bits(2)[:9], torch.ones(4)],
+    ]
+    for found, group in zip(histograms(grouped_counts(groups)), groups, strict=True):
+        assert (found.table == histogram_of(torch.cat(group)).table).all()
+    assert grouped_counts([]) == []
+    assert (histograms(grouped_counts(groups[:1]))[0].table == histogram_of(torch.cat(groups[0])).table).all()
 
 
 def test_bins_have_no_gaps() -> None:
