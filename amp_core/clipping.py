@@ -8,16 +8,18 @@ import torch
 from torch import Tensor, nn
 
 
-def clip_norm(parameters: Sequence[nn.Parameter], limit: float, norms: Tensor | None) -> None:
+def clip_norm(parameters: Sequence[nn.Parameter], limit: float, norms: Tensor | Sequence[Tensor] | None) -> None:
     """Scale all gradients so that their common 2-norm is at most ``limit``.
 
-    ``norms``: the norm of each parameter's gradient, `(P,)`, in the order of ``parameters``; computed if None. A norm
-    that is not finite makes every gradient NaN; the scaler has noted it before and skips the step.
+    ``norms``: the norm of each parameter's gradient, in the order of ``parameters``; computed if None. A norm that is
+    not finite makes every gradient NaN; the scaler has noted it before and skips the step.
     """
-    if norms is None or norms.dtype is not torch.float32 or any(_differs(p) for p in parameters):
+    if norms is None or any(_differs(p) for p in parameters):
         torch.nn.utils.clip_grad_norm_(parameters, limit)
         return
-    torch.nn.utils.clip_grads_with_norm_(parameters, limit, torch.linalg.vector_norm(norms))
+    torch.nn.utils.clip_grads_with_norm_(
+        parameters, limit, torch.linalg.vector_norm(norms if isinstance(norms, Tensor) else torch.stack(list(norms)))
+    )
 
 
 def _differs(parameter: nn.Parameter) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,6 @@ from amp_core.resume import capture, restore, set_rng_states
 from amp_core.setup import build_step, device_named
 from amp_core.step import TrainStep
 from amp_core.telemetry.closeup import CloseUp
-from amp_core.telemetry.gradients import gradient_norms
 from amp_core.telemetry.memory import device_peak_bytes, process_bytes
 from amp_core.telemetry.numerics import NumericsSampler
 from amp_core.telemetry.recorder import Recorder, StepRecord
@@ -40,7 +39,7 @@ from amp_core.telemetry.skips import SkipWatch
 from amp_core.telemetry.timing import timer_for
 from amp_core.telemetry.watch import DEAD_STEPS, NonFiniteWatch, spell
 from amp_core.training_data import TrainingData
-from amp_core.workload import Workload, num_samples_of
+from amp_core.workload import Workload
 
 GATHER_EVERY = 25  # steps between two looks at the device's numbers: what is seen when depends on steps, not on time
 WARMUP_STEPS = 3
@@ -150,7 +149,7 @@ class _Training:
         self.train_s = self.warmup_s = 0.0
         self.number = 0  # the last step done
         self.flushed_number = 0
-        self.flushed_at = time.perf_counter()
+        self.flushed_at = self.stepped_at = time.perf_counter()
 
     def events(self, started: Started) -> Iterator[Event]:
         """Every event of the run, in order."""
@@ -167,9 +166,11 @@ class _Training:
 
     def _run(self) -> Iterator[Event]:
         while self.number < self.config.steps and not self._stopped():
-            yield from self._train_one(self.number + 1)
+            events = self._train_one(self.number + 1)
+            if events:
+                yield from events
             evaluate = self._evaluation_due()
-            due = time.perf_counter() - self.flushed_at >= self.config.flush_interval_s
+            due = self.stepped_at - self.flushed_at >= self.config.flush_interval_s
             if evaluate or due or self.number % GATHER_EVERY == 0:
                 yield from self._gather()
             if evaluate:
@@ -207,7 +208,7 @@ class _Training:
         every = self.config.checkpoint_every_steps
         if every and self.number % every == 0:
             return True
-        return time.perf_counter() - self.checkpointed_at >= self.config.checkpoint_every_s
+        return self.stepped_at - self.checkpointed_at >= self.config.checkpoint_every_s
 
     def _checkpoint(self, checkpoints: Checkpoints) -> Iterator[Event]:
         """Say everything up to this step, then write the checkpoint, so that who knows of it knows the rest."""
@@ -244,48 +245,41 @@ class _Training:
         self.flushed_number = self.number
         set_rng_states(state["rng"], self.device)
 
-    def _train_one(self, number: int) -> Iterator[Event]:
+    def _train_one(self, number: int) -> Sequence[Event]:
+        """One iteration: the hot path, where a microsecond counts; what can wait is done when steps are gathered."""
+        step = self.step
         began = time.perf_counter()
-        taken = self.step.take(self.data)
-        size = sum(num_samples_of(batch) for batch in taken)
+        taken = step.take(self.data)
+        size = step.num_samples(taken)
         watched = self.closeup.due(number)
-        events: list[Event] = []
+        events: Sequence[Event] = ()
         self.timer.start()
         if watched:
             loss, events = self.closeup.backward(number, taken)
         else:
-            loss = self.step.backward(taken)
-        norms = gradient_norms(self.step.parameters)
-        if self.step.real_steps.schedules:
-            self.recorder.add("optim/learning_rate", number, self.step.learning_rate())
-        outcome = self.step.update(norms)
+            loss = step.backward(taken)
+        norms = step.gradient_norms()
+        if step.real_steps.schedules:
+            self.recorder.add("optim/learning_rate", number, step.learning_rate())
+        outcome = step.update(norms)
         self.timer.stop()
-        self.step.clear()
+        step.clear()
         duration = self.timer.take()
-        iteration_s = time.perf_counter() - began
+        self.stepped_at = time.perf_counter()
+        iteration_s = self.stepped_at - began
         self.number = number
         self.samples += size
         self.train_s += iteration_s
         if number <= WARMUP_STEPS:
             self.warmup_s += iteration_s
-        self.recorder.note(
-            StepRecord(
-                step=number,
-                at=time.time(),
-                loss=loss,
-                norms=norms,
-                outcome=outcome,
-                num_samples=size,
-                duration=None if watched else duration,
-                iteration_s=iteration_s,
-            )
-        )
-        yield from events
+        alone = None if watched else duration
+        self.recorder.note(StepRecord(number, time.time(), loss, norms, outcome, size, alone, iteration_s))
+        return events
 
     def _gather(self) -> Iterator[Event]:
         """Bring the device's numbers over and turn what happened into events."""
         steps = self.recorder.gather()
-        for step in steps:
+        for step in () if steps.are_ordinary else steps:
             if step.skipped:
                 self.skipped_steps += 1
                 self.lost_samples += step.num_samples

@@ -177,8 +177,10 @@ class Workload:
         return {}
 
     def _pair(self, batch: Any) -> tuple[Tensor, Tensor]:
-        if isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch):
-            return batch[0], batch[1]
+        if isinstance(batch, (tuple, list)) and len(batch) == 2:
+            inputs, targets = batch
+            if isinstance(inputs, Tensor) and isinstance(targets, Tensor):
+                return inputs, targets
         raise WorkloadError(
             f"the default loss of workload {self.name!r} takes batches (x, y) of tensors, not {type(batch).__name__}: "
             "define loss(self, model, batch) and metrics(self, model, batches)"
@@ -209,7 +211,8 @@ def tensors_of(batch: Any) -> Iterator[Tensor]:
 
 def num_samples_of(batch: Any) -> int:
     """The batch's size: the first dimension of its first tensor (1 for a scalar). Raises `WorkloadError` for none."""
-    for tensor in tensors_of(batch):
+    first = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+    for tensor in (first,) if isinstance(first, Tensor) else tensors_of(batch):
         return tensor.shape[0] if tensor.ndim else 1
     raise WorkloadError(
         f"a batch of type {type(batch).__name__} holds no tensor: yield tensors, or tuples or dicts of them"

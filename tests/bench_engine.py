@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import multiprocessing
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -131,19 +132,24 @@ def fabric(case: Case, batches: Gate, model: nn.Module, optimizer: torch.optim.O
         optimizer.step()
 
 
-def engine(case: Case, batches: Gate, numerics_every: int) -> None:
-    """The engine with all it records, and its events encoded as they go over the pipe."""
+def engine(case: Case, batches: Gate, options: dict[str, Any]) -> None:
+    """The engine with all it records at each step, and its events encoded as they go over the pipe."""
     case.workload.batches = lambda split, seed: batches if split == "train" else []  # type: ignore[method-assign]
     config = RunConfig(
         run_id=1, attempt=1, workload=WorkloadRef(name="bench", path=__file__), recipe=parse_recipe("bf16-mixed"),
-        steps=10**9, eval_every=0, numerics_every=numerics_every,
+        steps=10**9, eval_every=0, **options,
     )  # fmt: skip
     for sequence, event in enumerate(train(config, case.workload), 1):
         encode_frame(Frame(sequence=sequence, at=time.time(), event=event))  # type: ignore[arg-type]
 
 
 LOOPS: dict[str, Callable[..., None]] = {"bare torch": bare, "Accelerate": accelerate, "Lightning Fabric": fabric}
-ENGINES = {"engine": 10**9, "engine, numerics every 25": 25}
+EVERY_STEP: dict[str, Any] = {"numerics_every": 10**9, "diagnose_s": 0.0}
+ENGINES = {
+    "engine": EVERY_STEP,
+    "engine, numerics every 25": EVERY_STEP | {"numerics_every": 25},
+    "engine, diagnosis watch": EVERY_STEP | {"diagnose_s": 30.0},
+}
 
 
 def arm(connection: Connection, name: str, case_name: str, clock: str) -> None:
@@ -194,7 +200,8 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 def table(case_name: str, times: dict[str, np.ndarray], clock: str) -> str:
     base = times["bare torch"]
     lines = [
-        f"{case_name}: {np.median(base) * 1e3:.3f} ms a step in the bare loop ({clock} time), {len(base)} rounds",
+        f"{case_name}: {np.median(base) * 1e3:.3f} ms a step in the bare loop ({clock} time), {len(base)} rounds, "
+        f"load {' '.join(f'{load:.1f}' for load in os.getloadavg())}",
         "",
         "| loop | ratio to bare | 95 % interval | added a step, µs | 95 % interval |",
         "|---|---|---|---|---|",

@@ -16,16 +16,34 @@ def dense(gradient: Tensor) -> Tensor:
     return gradient.coalesce().values() if gradient.is_sparse else gradient
 
 
-def gradient_norms(parameters: Sequence[nn.Parameter]) -> Tensor | None:
-    """The 2-norm of each parameter's gradient, `(P,)` on the device, 0 where there is none; None without gradients."""
-    gradients = [dense(p.grad) for p in parameters if p.grad is not None]
-    if not gradients:
-        return None
-    norms = list(_norms(gradients))
-    if len(norms) < len(parameters):
+class GradientNorms:
+    """Takes the norms of the same parameters' gradients step after step; nothing waits for the device."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._parameters = tuple(parameters)
+        self._are_ordinary = all(p.dtype is torch.float32 for p in self._parameters)  # dense FP32, none missing
+
+    def __call__(self) -> Sequence[Tensor] | None:
+        """The 2-norm of each gradient, `()` FP32 each, 0 where there is none; None without any gradient."""
+        if self._are_ordinary:
+            try:
+                return torch._foreach_norm([p.grad for p in self._parameters])  # type: ignore[misc]  # as below
+            except (TypeError, NotImplementedError):  # one is None, or sparse: cheaper to be told than to look
+                self._are_ordinary = False
+        gradients = [dense(p.grad) for p in self._parameters if p.grad is not None]
+        if not gradients:
+            return None
+        norms = _norms(gradients)
+        if len(norms) == len(self._parameters):
+            return norms
         zero, found = torch.zeros_like(norms[0]), iter(norms)
-        norms = [zero if p.grad is None else next(found) for p in parameters]
-    return torch.stack(norms)
+        return [zero if p.grad is None else next(found) for p in self._parameters]
+
+
+def gradient_norms(parameters: Sequence[nn.Parameter]) -> Tensor | None:
+    """What `GradientNorms` gives once, as `(P,)` on the device."""
+    norms = GradientNorms(parameters)()
+    return None if norms is None else torch.stack(list(norms))
 
 
 def _norms(gradients: list[Tensor]) -> Sequence[Tensor]:

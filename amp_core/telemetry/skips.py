@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from amp_core.config import Scaler
 from amp_core.events import SkipsRepeat
-from amp_core.telemetry.recorder import GatheredStep
+from amp_core.telemetry.recorder import GatheredStep, GatheredSteps
 
 HOPELESS_SCALE = 2.0**-24  # an overflow here is a gradient above 2**40; between overflows all gradients underflow
 
@@ -29,9 +27,12 @@ class SkipWatch:
         """The finding, once there is one."""
         return self._previous
 
-    def observe(self, steps: Iterable[GatheredStep]) -> list[SkipsRepeat]:
+    def observe(self, steps: GatheredSteps) -> list[SkipsRepeat]:
         """The finding among newly gathered steps, if it is new."""
         if self._options is None or self._previous is not None or not self._options.stop_after_skips:
+            return []
+        if steps.are_ordinary:
+            self._streak = 0
             return []
         for step in steps:
             if not step.skipped:

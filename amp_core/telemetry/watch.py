@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from amp_core.events import NonFinite
-from amp_core.telemetry.recorder import GatheredStep
+from amp_core.telemetry.recorder import GatheredStep, GatheredSteps
 
 DEAD_STEPS = 50  # steps with non-finite weights after which a run ends: nothing brings them back
 
@@ -43,8 +43,11 @@ class NonFiniteWatch:
         self._loss_finite, self._gradient_finite = state["loss"], state["gradient"]
         self.dead_since = state["dead_since"]
 
-    def observe(self, steps: Iterable[GatheredStep]) -> list[NonFinite]:
+    def observe(self, steps: GatheredSteps) -> list[NonFinite]:
         """Events of newly gathered steps, in their order."""
+        if steps.are_ordinary:
+            self._loss_finite = self._gradient_finite = True
+            return []
         events: list[NonFinite] = []
         suspect: int | None = None
         for step in steps:

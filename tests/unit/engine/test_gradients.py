@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from amp_core.telemetry.gradients import (
+    GradientNorms,
     count_gradients,
     forward_order,
     fp16_underflow_count,
@@ -63,6 +64,26 @@ def test_norms_are_those_of_each_parameter() -> None:
     expected = [0.0 if p.grad is None else float(p.grad.norm()) for p in model.parameters()]
     assert norms.tolist() == pytest.approx(expected)
     assert gradient_norms([nn.Parameter(torch.ones(1))]) is None
+
+
+def test_norms_follow_gradients_that_go_missing_and_return() -> None:
+    model = model_with_gradients()
+    parameters = list(model[2].parameters())
+    norms = GradientNorms(parameters)
+    for present in ([True, False], [False, False], [True, True]):
+        for parameter, there in zip(parameters, present, strict=True):
+            parameter.grad = torch.full_like(parameter, 3.0) if there else None
+        found = norms()
+        expected = [float(p.grad.norm()) if p.grad is not None else 0.0 for p in parameters]
+        assert (found is None) == (not any(present))
+        assert [float(norm) for norm in found or ()] == pytest.approx(expected if any(present) else [])
+
+
+def test_norms_of_halves_do_not_overflow() -> None:
+    parameter = nn.Parameter(torch.zeros(4, dtype=torch.float16))
+    parameter.grad = torch.full_like(parameter, 6e4)
+    (norm,) = GradientNorms([parameter])() or ()
+    assert (norm.dtype, float(norm)) == (torch.float32, pytest.approx(2 * 6e4, rel=1e-3))
 
 
 def test_counts_against_a_reference() -> None:
