@@ -139,10 +139,15 @@ def _events(config: RunConfig, line: _ParentLine) -> Iterator[Event]:
     from amp_core.script.workload import ScriptWorkload
 
     workload = loader.load(config.workload)
+    stops = {b"cancel\n": line.cancelled, b"pause\n": line.paused}
     if isinstance(workload, ScriptWorkload):
         from amp_core.script.process import run_script
 
-        return run_script(config, workload, {b"cancel\n": line.cancelled, b"pause\n": line.paused})
+        return run_script(config, workload, stops)
+    if config.ranks > 1:
+        from amp_core.distributed.launch import run_ranks
+
+        return run_ranks(config, stops)
     if config.kind != "train":
         from amp_core.analysis import analysis_of
 

@@ -17,6 +17,8 @@ Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "bf16-true", "1
 ScalerKind = Literal["dynamic", "static", "none"]
 HysteresisRefill = Literal["growth", "clean_step"]
 Fp16Compute = Literal["auto", "emulated", "native"]
+ReduceDtype = Literal["fp32", "bf16", "fp16"]
+Strategy = Literal["ddp", "fsdp"]
 AutocastPolicy = Literal["auto", "native", "cuda"]
 RunKind = Literal["train", "benchmark", "sensitivity", "stress", "batch-size"]
 
@@ -103,6 +105,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``gradient_checkpointing`` (modules that compute their activations again in backward).
 
     A step takes ``accumulate`` batches and uses the mean of their gradients. Clipping comes after unscaling.
+    ``reduce_dtype`` is the type in which several ranks add up their gradients (None: FP32).
     ``ema_decay`` keeps an FP32 moving average of the weights, which evaluation uses. docs/recipes.md tells the rest.
     """
 
@@ -119,6 +122,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gradient_checkpointing: tuple[str, ...] = ()
     channels_last: bool = False
     compile: bool = False
+    reduce_dtype: ReduceDtype | None = None
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 80:
@@ -178,12 +182,25 @@ class WorkloadRef(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
 
 
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    """How the ranks of a run work together: whole models (``ddp``) or shards (``fsdp``), and over which hosts.
+
+    ``nnodes`` hosts meet at ``rdzv_endpoint`` (``host:port``), each as its ``node_rank``; one host needs neither.
+    """
+
+    strategy: Strategy = "ddp"
+    nnodes: int = 1
+    node_rank: int = 0
+    rdzv_endpoint: str = ""
+
+
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a child process needs to execute one attempt of one run; it arrives as JSON on stdin.
 
     ``init_perturbation`` is the relative size of the perturbation of the initial weights (the A/A control uses 1e-6).
     ``baseline`` is the other arm of a benchmark, and ``options`` are those of an analysis (`amp_core.analyses`).
-    ``num_threads`` of None leaves torch's own choice, which is recorded.
+    ``num_threads`` of None leaves torch's own choice, which is recorded. ``ranks`` processes on this host train
+    together if there are more than one, as ``distribution`` says; each takes its rows of every batch.
     Without ``checkpoint_dir`` there are no checkpoints; with it one is written after ``checkpoint_every_s`` seconds and
     every ``checkpoint_every_steps`` steps (0: by time alone). The run goes on from the first file of ``resume_from``
     that is whole and leads back into it, else from step 1. After the last step at most ``diagnose_s`` seconds go into
@@ -202,6 +219,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     eval_every: int = 50
     device: str = "cpu"
     num_threads: int | None = None
+    ranks: int = 1
+    distribution: Distribution = Distribution()
     init_perturbation: float = 0.0
     flush_interval_s: float = 0.25
     numerics_every: int = 25

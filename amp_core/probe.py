@@ -41,6 +41,8 @@ class Probe:
         return self._gradients(self._step.precision, scale)
 
     def _gradients(self, precision: Fp32, scale: float) -> list[OwnedParameters] | None:
+        if not self._step.is_whole:
+            return None
         try:
             return self._copied_gradients(precision, scale)
         except Exception as error:  # noqa: BLE001 - a diagnosis must not end the run it looks at

@@ -39,6 +39,20 @@ def check_device(recipe: Recipe, device_type: str) -> None:
         )
 
 
+def check_strategy(recipe: Recipe, strategy: str) -> None:
+    """Raise `RecipeError` for what a strategy of several ranks does not do in this version."""
+    if strategy != "fsdp":
+        return
+    for field, is_used in (("ema_decay", recipe.ema_decay is not None), ("compile", recipe.compile)):
+        if is_used:
+            raise RecipeError(f"{field} with strategy='fsdp' needs whole weights: choose strategy='ddp'")
+    if recipe.precision in ("bf16-true", "16-true"):
+        raise RecipeError(
+            f"precision={recipe.precision!r} with strategy='fsdp' is not there, since shards are kept in FP32: choose "
+            "bf16-mixed, or strategy='ddp'"
+        )
+
+
 def _check_scaler(recipe: Recipe) -> None:
     if recipe.precision == "16-mixed" and recipe.scaler is None:
         raise RecipeError("precision='16-mixed' needs a scaler: give kind dynamic, static or, on purpose, none")

@@ -35,13 +35,17 @@ class Resumable(Protocol):
 
 def identity(config: RunConfig) -> str:
     """What must be the same for a checkpoint to fit: everything that decides the numbers of a step."""
-    same = {
+    same: dict[str, Any] = {
         "workload": [config.workload.name, config.workload.params],
         "recipe": msgspec.to_builtins(config.recipe),
         "seed": config.seed,
         "steps": config.steps,
         "init_perturbation": config.init_perturbation,
     }
+    if config.recipe.reduce_dtype is None:  # so that checkpoints of before there were ranks fit
+        same["recipe"].pop("reduce_dtype")
+    if config.ranks > 1:
+        same["ranks"] = [config.ranks, config.distribution.strategy]
     return msgspec.json.encode(same, order="deterministic").decode()
 
 

@@ -4,7 +4,7 @@ happened.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,7 @@ class LossScaler(torch.amp.GradScaler):
         self._one = torch.ones((), device=device if self.is_enabled() else "cpu")
         self._never = torch.zeros((), device=self._one.device)
         self._hysteresis_left: Tensor | None = None
+        self.agree: Callable[[Sequence[Tensor]], None] | None = None  # makes found infinities equal on all ranks
 
     @classmethod
     def of(cls, options: Scaler, device: torch.device) -> LossScaler:
@@ -115,6 +116,12 @@ class LossScaler(torch.amp.GradScaler):
         found_inf = _sum(private.found_infs(self), before.device)
         self.update()
         return StepOutcome(found_inf, before, self.current_scale)
+
+    def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
+        """GradScaler's; with `agree` set, an overflow on one rank is then one on every rank."""
+        super().unscale_(optimizer)
+        if self.agree is not None and self.is_enabled():
+            self.agree(private.found_infs_of(self, optimizer))
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Move the scale by the rules, or set it; then forget what the optimizers found."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -54,15 +56,25 @@ def initial_model(workload: Workload, seed: int, init_perturbation: float, devic
 
 
 def build_step(
-    workload: Workload, recipe: Recipe, precision: Precision, seed: int, steps: int, init_perturbation: float = 0.0
+    workload: Workload,
+    recipe: Recipe,
+    precision: Precision,
+    seed: int,
+    steps: int,
+    init_perturbation: float = 0.0,
+    *,
+    kind: type[TrainStep] = TrainStep,
+    before_optimizers: Callable[[nn.Module], None] | None = None,
 ) -> TrainStep:
     """A training step with fresh model, optimizers and scaler; torch's generators are left at the dropout stream.
 
-    ``steps`` is the run's length, for schedules that need it.
+    ``steps`` is the run's length, for schedules that need it. ``before_optimizers`` may replace the model's parameters.
     """
     model = initial_model(workload, seed, init_perturbation, precision.device)
     precision.prepare(model)
     checkpoint_modules(model, recipe.gradient_checkpointing)
+    if before_optimizers is not None:
+        before_optimizers(model)
     optimizers = checked_optimizers(workload, model)
     schedules = checked_schedules(workload, optimizers, steps)
     ema = Ema(model, recipe.ema_decay) if recipe.ema_decay is not None else None
@@ -72,4 +84,4 @@ def build_step(
     if recipe.compile:
         model.compile()
     seed_everything(stream_seed(seed, "dropout"))
-    return TrainStep(workload, model, optimizers, precision, scaler, RealSteps(schedules, ema))
+    return kind(workload, model, optimizers, precision, scaler, RealSteps(schedules, ema))

@@ -91,7 +91,7 @@ def train(
 
 
 def _trained(
-    training: _Training, faults: FaultWatch, precision: Precision, began: float, refused: list[str]
+    training: Training, faults: FaultWatch, precision: Precision, began: float, refused: list[str]
 ) -> Iterator[Event]:
     """Every event of the training itself but the last."""
     config = training.config
@@ -109,12 +109,12 @@ def _trained(
 
 def _prepared(
     config: RunConfig, workload: Workload, precision: Precision, checkpoints: Checkpoints | None
-) -> tuple[_Training, list[str]]:
+) -> tuple[Training, list[str]]:
     """A training at its start, or where its checkpoint was made; and why checkpoints were passed over."""
     state, refused = load_first(config.resume_from)
     while True:
         step = build_step(workload, config.recipe, precision, config.seed, config.steps, config.init_perturbation)
-        training = _Training(config, step, checkpoints)
+        training = Training(config, step, checkpoints)
         if state is None:
             return training, refused
         try:
@@ -126,7 +126,7 @@ def _prepared(
             return training, refused
 
 
-class _Training:
+class Training:
     """The state of one run between its steps."""
 
     def __init__(self, config: RunConfig, step: TrainStep, checkpoints: Checkpoints | None = None) -> None:
@@ -215,7 +215,7 @@ class _Training:
         yield from self._gather()
         yield from self._flush()
         began = time.perf_counter()
-        state = {**capture(self.config, self.step), "data": self.data.position(), "progress": self._progress()}
+        state = self._state()
         try:
             written = checkpoints.save(self.number, state)
         except (NotResumable, OSError) as error:
@@ -226,6 +226,10 @@ class _Training:
             seconds = time.perf_counter() - began
             yield Checkpointed(step=self.number, path=str(written.path), num_bytes=written.num_bytes, seconds=seconds)
         self.checkpointed_at = time.perf_counter()
+
+    def _state(self) -> dict[str, Any]:
+        """All that a checkpoint holds."""
+        return {**capture(self.config, self.step), "data": self.data.position(), "progress": self._progress()}
 
     def _progress(self) -> dict[str, Any]:
         """Where the record of the run stands, as plain data."""

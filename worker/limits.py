@@ -9,15 +9,26 @@ import psutil
 
 
 def group_rss_bytes(group: int) -> int:
-    """Resident memory of every process in the group; pages that several share are counted for each."""
+    """Resident memory of every process in the group, and of what its leader started in groups of their own (ranks).
+
+    Pages that several processes share are counted for each.
+    """
     total = 0
+    started = _descendants(group)
     for pid in psutil.pids():
         try:
-            if os.getpgid(pid) == group:
+            if pid in started or os.getpgid(pid) == group:
                 total += psutil.Process(pid).memory_info().rss
         except (ProcessLookupError, PermissionError, psutil.Error):
             continue
     return total
+
+
+def _descendants(leader: int) -> set[int]:
+    try:
+        return {process.pid for process in psutil.Process(leader).children(recursive=True)}
+    except psutil.Error:
+        return set()
 
 
 def num_oom_kills(cgroup: Path = Path("/sys/fs/cgroup/memory.events"), host: Path = Path("/proc/vmstat")) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from amp_core.autograd_state import version
 from amp_core.errors import ContractError
 
+MAX_WATCHED = 16  # parameters, evenly spread: what changes gradients changes all of them, and looking costs time
 MAX_UNJUDGED = 1000  # steps whose outcome may stay on the device when no schedule asks for it
 Mark = tuple[int, int] | None  # identity and version of a gradient; None where there is none
 
@@ -21,6 +22,7 @@ class GradientLedger:
         self.optimizer = optimizer
         self.label = label
         self.parameters: list[nn.Parameter] = [p for group in optimizer.param_groups for p in group["params"]]
+        self._watched = self.parameters[:: max(1, -(-len(self.parameters) // MAX_WATCHED))]
         self.is_unscaled = False  # since the last update
         self.has_stepped = False  # in this step
         self._is_spent = False  # its gradients have been used and not cleared
@@ -99,7 +101,7 @@ class GradientLedger:
         return not self._is_spent and self._left()
 
     def _check_untouched(self, now: Sequence[Mark], *, scales: bool) -> None:
-        for parameter, mark, seen in zip(self.parameters, now, self._marks, strict=True):
+        for parameter, mark, seen in zip(self._watched, now, self._marks, strict=True):
             if mark == seen:
                 continue
             if seen is None:
@@ -118,4 +120,4 @@ class GradientLedger:
         return any(p.grad is not None for p in self.parameters)
 
     def _now(self) -> list[Mark]:
-        return [None if (g := p.grad) is None else (id(g), version(g)) for p in self.parameters]
+        return [None if (g := p.grad) is None else (id(g), version(g)) for p in self._watched]

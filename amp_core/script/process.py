@@ -34,6 +34,10 @@ DIE_WITH = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signa
 
 def run_script(config: RunConfig, workload: ScriptWorkload, stops: Stops) -> Iterator[Event]:
     """The events of a run of a script, which is started now. Raises `WorkloadError` and `ProcessFailed`."""
+    if config.ranks > 1:
+        raise WorkloadError(
+            f"ranks={config.ranks} with workload {workload.name!r}: a script starts its own ranks; leave it out"
+        )
     if config.kind != "train":
         raise WorkloadError(
             f"kind={config.kind!r} with workload {workload.name!r}: a script owns its loop, so that only "
@@ -77,7 +81,7 @@ def relayed(
         try:
             for event in events:
                 if isinstance(event, Finished | Failed):
-                    last = event
+                    last = last or event  # of several ranks, the first to fail has the reason
                 else:
                     yield event
         except Interrupted:  # thrown in at the yield: the line has told the process, which hands over the rest

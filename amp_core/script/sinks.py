@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -29,8 +33,11 @@ class Nowhere:
 class EventPipe:
     """Numbers events and writes their frames to the pipe that the worker's child process reads."""
 
-    def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    def __init__(self, path: str, lock: Path | None = None) -> None:
+        """``lock``: a file that orders the frames of several processes."""
+        self._fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # an error where nobody reads any more
+        os.set_blocking(self._fd, True)
+        self._lock_fd = None if lock is None else os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
         self._sequence = 0
         self._owner = os.getpid()
         self._lock = threading.Lock()
@@ -42,9 +49,21 @@ class EventPipe:
         with self._lock:
             self._sequence += 1
             frame = Frame(sequence=self._sequence, at=time.time(), event=event)  # type: ignore[arg-type]  # one of AnyEvent
-            view = memoryview(encode_frame(frame))
-            while view:
-                view = view[os.write(self._fd, view) :]
+            with self._ordered():
+                view = memoryview(encode_frame(frame))
+                while view:
+                    view = view[os.write(self._fd, view) :]
+
+    @contextmanager
+    def _ordered(self) -> Iterator[None]:
+        if self._lock_fd is None:
+            yield
+            return
+        fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
 
 class Tracked:

@@ -52,7 +52,8 @@ class ParentLine:
     def __init__(self, path: str) -> None:
         self.cancelled = threading.Event()
         self.paused = threading.Event()
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without a parent: an end at once
+        os.set_blocking(self._fd, True)
         threading.Thread(target=self._watch, name="parent line", daemon=True).start()
 
     @property

@@ -54,6 +54,8 @@ class Plan:
     device: str
     submission: dict[str, Any]
     analyses: tuple[PlannedAnalysis, ...] = ()
+    ranks: int = 1
+    strategy: str = "ddp"
 
     @property
     def baseline_recipe(self) -> Recipe:
@@ -106,13 +108,14 @@ def expand(plan: Plan) -> Iterator[PlannedRun]:
         "eval_every": plan.eval_every,
         "device": plan.device,
     }
+    training = {**config, **_ranks(plan)}
     baseline = plan.baseline_recipe
     for seed in plan.seeds:
-        yield PlannedRun(kind="train", role="baseline", recipe=baseline, seed=seed, config=config)
+        yield PlannedRun(kind="train", role="baseline", recipe=baseline, seed=seed, config=training)
         for recipe in plan.candidates:
-            yield PlannedRun(kind="train", role="candidate", recipe=recipe, seed=seed, config=config)
+            yield PlannedRun(kind="train", role="candidate", recipe=recipe, seed=seed, config=training)
     if plan.control:
-        perturbed = {**config, "init_perturbation": CONTROL_PERTURBATION}
+        perturbed = {**training, "init_perturbation": CONTROL_PERTURBATION}
         for seed in plan.seeds:
             yield PlannedRun(kind="train", role="control", recipe=baseline, seed=seed, config=perturbed)
     for recipe in benchmarked(plan):
@@ -123,6 +126,11 @@ def expand(plan: Plan) -> Iterator[PlannedRun]:
         asked = {**config, "options": analysis.options}
         recipe = recipes[analysis.recipe]
         yield PlannedRun(kind=analysis.kind, role="analysis", recipe=recipe, seed=plan.seeds[0], config=asked)
+
+
+def _ranks(plan: Plan) -> dict[str, Any]:
+    """What a training run on several ranks has in its configuration; nothing for one."""
+    return {"ranks": plan.ranks, "distribution": {"strategy": plan.strategy}} if plan.ranks > 1 else {}
 
 
 def benchmarked(plan: Plan) -> tuple[Recipe, ...]:

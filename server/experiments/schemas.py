@@ -80,6 +80,12 @@ class ExperimentIn(Body):
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: cuda when a live worker has it, else cpu; the same for every run."
     )
+    ranks: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
+        default=1, description="Processes of one host that train a run together, each on its rows of every batch."
+    )
+    strategy: Literal["ddp", "fsdp"] = Field(
+        default="ddp", description="How ranks hold the model: whole (ddp) or in shards (fsdp)."
+    )
     max_time_s: Annotated[float, Field(gt=0, le=30 * 86400)] | None = None
     max_memory_bytes: Annotated[StrictInt, Field(ge=64 * 1024 * 1024, le=2**50)] | None = None
     max_attempts: Annotated[StrictInt, Field(ge=1, le=10)] = 2

@@ -11,7 +11,7 @@ from amp_core.analyses import parse_options
 from amp_core.config import Recipe, parse_recipe
 from amp_core.errors import AnalysisError, RecipeError, WorkloadError
 from amp_core.parameters import Parameter
-from amp_core.recipe_rules import check_device
+from amp_core.recipe_rules import check_device, check_strategy
 from server.db.tables import Workload
 from server.errors import Fault, Invalid
 from server.experiments.plan import CONTROL_STEPS, Plan, PlannedAnalysis, PrimaryMetric, count_runs
@@ -42,6 +42,7 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
     primary = check.primary()
     device = check.device()
     check.recipes_on(device)
+    check.ranks(recipes)
     eval_every = check.eval_every(steps)
     analyses = check.analyses(recipes)
     check.raise_faults()
@@ -58,10 +59,12 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
         eval_every=eval_every,
         primary=primary,
         control=given.control if given.control is not None else steps * len(seeds) <= CONTROL_STEPS,
-        measure_gain=given.measure_gain and not workload.description.get("is_script"),
+        measure_gain=given.measure_gain and not workload.description.get("is_script") and given.ranks == 1,
         device=device,
         submission=given.model_dump(mode="json", exclude_unset=True),
         analyses=analyses,
+        ranks=given.ranks,
+        strategy=given.strategy,
     )
     check.size(plan)
     check.raise_faults()
@@ -115,6 +118,22 @@ class _Check:
                 if not any(fault.field == f"recipes.{index}" for fault in self.faults):
                     rule, remedy = split_message(str(error))
                     self.fault(f"recipes.{index}", item, rule, remedy)
+
+    def ranks(self, recipes: list[Recipe]) -> None:
+        """Refuse what several ranks cannot do, and a strategy without ranks."""
+        asked, strategy = self.given.ranks, self.given.strategy
+        if asked == 1:
+            if strategy != "ddp":
+                self.fault("strategy", strategy, "a strategy is for several ranks", "give ranks, or leave it out")
+            return
+        if self.description.get("is_script"):
+            self.fault("ranks", asked, "a script starts its own ranks", "leave it out")
+        for recipe in recipes:
+            try:
+                check_strategy(recipe, strategy)
+            except RecipeError as error:
+                rule, remedy = split_message(str(error))
+                self.fault("strategy", strategy, f"{recipe.name}: {rule}", remedy)
 
     def baseline(self, recipes: list[Recipe]) -> str:
         names = [recipe.name for recipe in recipes]

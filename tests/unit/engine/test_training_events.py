@@ -29,7 +29,7 @@ from amp_core.events import (
 )
 from amp_core.precision import precision_for
 from amp_core.setup import build_step
-from amp_core.training import _Training, train
+from amp_core.training import Training, train
 
 UNSCALED = {"precision": "16-mixed", "scaler": "none"}
 
@@ -236,7 +236,7 @@ def test_an_ordinary_step_never_reads_the_device(recipe: Any) -> None:
     config = config_of(recipe, steps=100, flush_interval_s=1000.0)
     precision = precision_for(config.recipe, torch.device("cpu"))
     step = build_step(DropoutNet(), config.recipe, precision, config.seed, config.steps)
-    training = _Training(config, step)
+    training = Training(config, step)
     with precision.applied(step.model):
         for number in (1, 2):
             list(training._train_one(number))

@@ -1,0 +1,87 @@
+"""A run on two ranks as a child process: one record, one end, nothing left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from tests_child import Watched, is_alive, wait_until
+
+from amp_core.config import Distribution, WorkloadRef, parse_recipe
+from amp_core.events import Checkpointed, Evaluated, Failed, Finished, NoCheckpoint, Started
+from worker.limits import group_rss_bytes
+
+Watch = Callable[..., Watched]
+WORKLOADS = Path(__file__).parents[1] / "distributed" / "rank_workloads.py"
+
+
+@pytest.fixture
+def ranks(watch: Watch) -> Callable[..., Watched]:
+    """``ranks(name)`` launches a workload on two ranks."""
+
+    def launch(name: str, **fields: object) -> Watched:
+        given = {"ranks": 2, "num_threads": 2, **fields}
+        return watch(name, workload=WorkloadRef(name=name, path=str(WORKLOADS)), **given)
+
+    return launch
+
+
+def test_two_ranks_make_one_record(ranks: Callable[..., Watched], tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    ended = ranks(
+        "blocks", recipe=parse_recipe("bf16-mixed"), checkpoint_dir=str(folder), checkpoint_every_steps=5
+    ).end()
+    assert ended.exit_code == 0, ended.log
+    assert [frame.sequence for frame in ended.frames] == list(range(1, len(ended.frames) + 1))
+    (started,) = ended.all(Started)
+    assert started.environment["ranks"] == {"size": 2, "strategy": "ddp", "reduce_dtype": "fp32"}
+    assert len(ended.trace()) == 12
+    assert isinstance(ended.frames[-1].event, Finished)
+    assert ended.frames[-1].event.samples == 12 * 16
+    assert [event.final for event in ended.all(Evaluated)][-1]
+    assert [event.step for event in ended.all(Checkpointed)] == [5, 10]
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_shards_say_that_they_write_no_checkpoints(ranks: Callable[..., Watched], tmp_path: Path) -> None:
+    ended = ranks("blocks", distribution=Distribution(strategy="fsdp"), checkpoint_dir=str(tmp_path / "kept")).end()
+    assert ended.exit_code == 0, ended.log
+    (told,) = ended.all(NoCheckpoint)
+    assert told.final
+    assert "fsdp" in told.message
+
+
+def test_the_rank_that_failed_is_named(ranks: Callable[..., Watched]) -> None:
+    ended = ranks("fails").end()
+    assert ended.exit_code == 1
+    assert ended.failed.message == "Rank 1: ValueError: this rank has had enough"
+    assert "in loss" in ended.failed.traceback
+
+
+def test_cancel_ends_all_ranks(ranks: Callable[..., Watched]) -> None:
+    running = ranks("slow", steps=100_000, flush_interval_s=0.0)
+    wait_until(lambda: len(running.trace()) >= 3, 90)
+    started = [process.pid for process in psutil.Process(running.child.pid).children(recursive=True)]
+    assert len(started) >= 3, "torchrun and two ranks"
+    assert group_rss_bytes(running.child.pid) > sum(psutil.Process(pid).memory_info().rss for pid in started) // 2
+    running.child.cancel()
+    ended = running.end(60)
+    assert ended.failed.kind == "interrupted"
+    assert len(ended.all(Failed)) == 1
+    wait_until(lambda: not any(map(is_alive, started)), 20)
+
+
+def test_killed_children_leave_no_ranks(ranks: Callable[..., Watched]) -> None:
+    running = ranks("slow", steps=100_000, flush_interval_s=0.0)
+    wait_until(lambda: len(running.trace()) >= 1, 90)
+    started = [process.pid for process in psutil.Process(running.child.pid).children(recursive=True)]
+    running.child.kill()
+    wait_until(lambda: not any(map(is_alive, started)), 20)
+
+
+def test_what_shards_cannot_do_is_told(ranks: Callable[..., Watched]) -> None:
+    ended = ranks("blocks", distribution=Distribution(strategy="fsdp"), recipe=parse_recipe("bf16-true")).end()
+    assert ended.failed.kind == "recipe"
+    assert "strategy='fsdp'" in ended.failed.message
