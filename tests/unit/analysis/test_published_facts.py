@@ -65,6 +65,7 @@ def _eval_loss(workload: Workload, recipe: str | dict[str, Any], steps: int) -> 
         recipe=parse_recipe(recipe),
         steps=steps,
         eval_every=0,
+        diagnose_s=0.0,
         numerics_every=0,
         seed=1,
     )

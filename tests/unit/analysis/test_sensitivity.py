@@ -62,7 +62,13 @@ def test_the_recipe_it_gives_trains() -> None:
 
     def faults(of: Any) -> int:
         config = RunConfig(
-            run_id=1, attempt=1, workload=WorkloadRef(name="planted", path=__file__), recipe=of, steps=8, seed=3
+            run_id=1,
+            attempt=1,
+            workload=WorkloadRef(name="planted", path=__file__),
+            recipe=of,
+            steps=8,
+            seed=3,
+            diagnose_s=0.0,
         )
         return sum(isinstance(event, StepSkipped | NonFinite) for event in training.train(config, workload))
 
