@@ -29,6 +29,7 @@ from server.routers import ROUTERS
 from server.settings import LOOPBACK, Settings
 from server.sweep import Sweep
 from server.version import VERSION
+from server.webhooks.delivery import Postman
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +45,16 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     """
     database = database or open_database(settings)
     sweep = Sweep(database, settings)
+    postman = Postman(database, settings, sweep.stop)
     order_by(database.engine, Policy.of(settings))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         sweep.start()
+        postman.start()
         yield
         app.state.stop.set()
+        postman.join()
         sweep.join()
         database.dispose()
 

@@ -20,6 +20,7 @@ from server.runs.routes import router as runs
 from server.search.routes import router as search
 from server.tracking.routes import router as tracking
 from server.views.routes import router as views
+from server.webhooks.routes import router as webhooks
 from server.workers.routes import router as workers
 from server.workloads.routes import router as workloads
 
@@ -30,6 +31,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     projects,
     workloads,
     workers,
+    webhooks,
     audit,
     views,
     search,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -80,6 +81,10 @@ class Settings(BaseSettings):
     allow_root: bool = Field(
         default=False, description="Let a worker that joins a store on another host run as root, and its runs with it."
     )
+    webhook_networks: Annotated[list[str], NoDecode] = Field(
+        default_factory=list,
+        description="Private networks that webhooks may reach all the same, such as 10.1.0.0/16, separated by commas.",
+    )
     max_time_s: float = Field(default=24 * 3600.0, gt=0, description="Default time limit of a run.")
     max_memory_bytes: int | None = Field(default=None, ge=1, description="Default memory limit of a run's process.")
     max_body_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, description="Largest request body accepted.")
@@ -103,12 +108,19 @@ class Settings(BaseSettings):
             return [part for part in value.split(os.pathsep) if part]
         return value
 
-    @field_validator("worker_labels", mode="before")
+    @field_validator("worker_labels", "webhook_networks", mode="before")
     @classmethod
-    def _split_labels(cls, value: object) -> object:
+    def _split_words(cls, value: object) -> object:
         if isinstance(value, str):
             return sorted({part.strip() for part in value.split(",") if part.strip()})
         return value
+
+    @field_validator("webhook_networks")
+    @classmethod
+    def _networks(cls, texts: list[str]) -> list[str]:
+        for text in texts:
+            ip_network(text, strict=False)  # a ValueError says what is wrong
+        return texts
 
     @field_validator("worker_labels")
     @classmethod

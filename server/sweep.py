@@ -18,6 +18,8 @@ from server.metrics.leftovers import fold_leftovers
 from server.queue.reap import Reaper, stale_queued
 from server.runs.delete import delete_expired, purge_deleted
 from server.settings import Settings
+from server.webhooks.delivery import forget_old
+from server.workers.service import note_lost_workers
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,8 @@ class Sweep:
     def _requeue(self) -> None:
         self._reaper.reap()
         with self.database.write() as session:
+            note_lost_workers(session, self.settings.lease_s)
+        with self.database.write() as session:
             num_waiting = stale_queued(session, self.settings.sweep_s)
         if num_waiting:
             ring(self.settings, num_waiting)
@@ -65,6 +69,8 @@ class Sweep:
 
     def _tidy(self) -> None:
         fold_leftovers(self.database)
+        with self.database.write() as session:
+            forget_old(session)
         delete_expired(self.database, self.settings.retention_days)
         purge_deleted(self.database, self.settings.undo_s)
 

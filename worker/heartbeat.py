@@ -93,7 +93,7 @@ class Heartbeat:
             session.execute(
                 update(Worker)
                 .where(Worker.id == self._worker_id)
-                .values(heartbeat_at=now, state="online", clock_skew_s=round(skew_s, 3), problem=problem)
+                .values(heartbeat_at=now, state="online", clock_skew_s=round(skew_s, 3), problem=problem, lost_at=None)
             )
             if readings:
                 store_readings(session, self._worker_id, readings, now)

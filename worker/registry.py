@@ -53,6 +53,7 @@ def register(session: Session, settings: Settings, slots: list[Slot]) -> int:
     worker.host, worker.pid, worker.version = host, os.getpid(), VERSION
     worker.slots, worker.devices = len(slots), describe_devices(slots)
     worker.labels, worker.problem, worker.clock_skew_s = settings.worker_labels, None, None
+    worker.lost_at = None
     worker.state, worker.started_at, worker.heartbeat_at = "online", now, now
     session.flush()
     return worker.id

@@ -22,6 +22,7 @@ from server.cli import (
     marking,
     processes,
     submit,
+    webhooks,
 )
 from server.cli.errors import CommandError
 from server.cli.terminal import err
@@ -42,6 +43,7 @@ for group in (processes, demo, submit, control, follow, listing, compare, keepin
 app.add_typer(accounts.user, name="user", help="People: add them, list them, sign them in.")
 app.add_typer(accounts.token, name="token", help="API tokens: create, list, revoke.")
 app.add_typer(control.workers, name="workers", help="Workers: list them, drain them.")
+app.add_typer(webhooks.app, name="webhook", help="Webhooks: tell other services of verdicts and failures.")
 app.add_typer(database.app, name="db", help="The database: upgrade its schema, give back space.")
 
 EXPECTED = (CommandError, ClientError, StoreError)

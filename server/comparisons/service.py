@@ -15,6 +15,7 @@ from server.comparisons.evidence import evidence_of
 from server.db.engine import Database
 from server.db.tables import Experiment, Run
 from server.queue.clock import store_now
+from server.webhooks.outbox import announce_verdict
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +82,9 @@ def judge_once(database: Database, experiment_id: int) -> bool:
         session.execute(
             update(Experiment)
             .where(Experiment.id == experiment_id, Experiment.judged_at.is_(None))
-            .values(comparison=comparison, judged_at=store_now(session))
+            .values(comparison=comparison, judged_at=(now := store_now(session)))
         )
+        announce_verdict(session, experiment_id, comparison, now)
     logger.info("experiment %d judged: %s", experiment_id, comparison["headline"])
     return True
 

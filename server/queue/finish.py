@@ -14,6 +14,7 @@ from server.queue.clock import store_now
 from server.queue.durations import learn
 from server.queue.lease import hold
 from server.queue.pause import put_aside
+from server.webhooks.outbox import announce_failure
 
 Outcome = Literal["completed", "failed", "cancelled", "paused"]
 OPEN = ("queued", "running", "paused")  # states of a run that has not ended
@@ -54,6 +55,8 @@ def end_run(session: Session, run: Run, outcome: Outcome, reason: dict[str, Any]
     run.state, run.reason, run.ended_at = outcome, reason, now
     run.lease_expires_at = run.pause_requested_at = None
     session.flush()
+    if outcome == "failed":
+        announce_failure(session, run, now)
 
 
 def end_attempt(

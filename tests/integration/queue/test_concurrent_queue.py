@@ -36,7 +36,7 @@ def together(work: Callable[[int], list[int]]) -> list[int]:
         return [item for done in pool.map(begin, range(NUM_CLAIMERS)) for item in done]
 
 
-@pytest.mark.parametrize("num_runs", [240])
+@pytest.mark.parametrize("num_runs", [120])
 def test_no_run_is_claimed_twice_and_each_experiment_ends_once(any_database: Database, num_runs: int) -> None:
     with any_database.write() as session:
         queue = Queue(session)

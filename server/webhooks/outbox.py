@@ -1,0 +1,67 @@
+"""What is to be told goes into a table, within the transaction in which it came true; a thread sends it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.db.tables import Delivery, Experiment, Run, Webhook, Worker
+
+Event = Literal["experiment.judged", "run.failed", "worker.lost"]
+EVENTS: tuple[str, ...] = get_args(Event)
+PING = "ping"  # what a test sends, to every webhook
+
+
+def announce(session: Session, event: Event, payload: dict[str, Any], now: datetime, owner_id: int | None) -> int:
+    """Queue a delivery to each webhook that wants the event; return how many. Without an owner only teams' want it."""
+    wanted = 0
+    for webhook in session.scalars(select(Webhook).order_by(Webhook.id)):
+        if event in webhook.events and (webhook.team or webhook.owner_id == owner_id):
+            add_delivery(session, webhook, event, payload, now)
+            wanted += 1
+    return wanted
+
+
+def add_delivery(session: Session, webhook: Webhook, event: str, payload: dict[str, Any], now: datetime) -> Delivery:
+    """Queue one delivery, due at once."""
+    body = {"event": event, "at": now.isoformat(), **payload}
+    delivery = Delivery(webhook_id=webhook.id, event=event, payload=body, created_at=now, due_at=now, tries=0)
+    session.add(delivery)
+    session.flush()
+    return delivery
+
+
+def announce_verdict(session: Session, experiment_id: int, comparison: dict[str, Any], now: datetime) -> None:
+    """An experiment has its verdicts."""
+    experiment = session.get_one(Experiment, experiment_id)
+    verdicts = [
+        {"recipe": item.get("recipe"), "verdict": item.get("verdict")} for item in comparison.get("recipes", [])
+    ]
+    payload = {
+        "experiment": _experiment(experiment), "headline": comparison.get("headline"), "verdicts": verdicts,
+    }  # fmt: skip
+    announce(session, "experiment.judged", payload, now, experiment.owner_id)
+
+
+def announce_failure(session: Session, run: Run, now: datetime) -> None:
+    """A run has failed for good."""
+    experiment = session.get_one(Experiment, run.experiment_id)
+    reason = run.reason or {}
+    told = {
+        "id": run.id, "recipe": run.recipe_name, "seed": run.seed, "kind": run.kind, "attempt": run.attempt,
+        "page": f"/runs/{run.id}", "reason": {name: reason.get(name) for name in ("kind", "message", "remedy")},
+    }  # fmt: skip
+    announce(session, "run.failed", {"experiment": _experiment(experiment), "run": told}, now, experiment.owner_id)
+
+
+def announce_loss(session: Session, worker: Worker, now: datetime) -> None:
+    """A worker fell silent; its runs are queued again by others."""
+    told = {"name": worker.name, "host": worker.host, "heartbeat_at": worker.heartbeat_at.isoformat()}
+    announce(session, "worker.lost", {"worker": told}, now, owner_id=None)
+
+
+def _experiment(experiment: Experiment) -> dict[str, Any]:
+    return {"id": experiment.id, "name": experiment.name, "page": f"/experiments/{experiment.id}"}
