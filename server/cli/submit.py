@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from server.cli.follow import follow_to_verdict
+from server.cli.sweep import sweep_of
 from server.cli.terminal import out
 from server.cli.verdict_code import ExitCode, verdict_code
 from server.client import Json, connect
@@ -34,7 +35,14 @@ Margin = Annotated[float | None, typer.Option(help="Largest harm to the primary 
 Control = Annotated[bool | None, typer.Option(help="Also run the A/A control.")]
 Gain = Annotated[bool | None, typer.Option(help="Also measure speed and memory.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or auto.")]
+Ranks = Annotated[int | None, typer.Option(min=1, help="Processes that train a run together.")]
+Strategy = Annotated[str | None, typer.Option(help="How ranks hold the model: ddp or fsdp.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag to find it by; repeat it.")]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(help="NAME=VALUE,VALUE or NAME=MIN..MAX[:log]: an experiment for each set of values; repeat it."),
+]
+Draws = Annotated[int | None, typer.Option(min=1, help="Draw so many sets at random instead of taking all.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Follow it and print the verdicts.")]
 
 
@@ -56,7 +64,11 @@ def submit(
     control: Control = None,
     gain: Gain = None,
     device: Device = None,
+    ranks: Ranks = None,
+    strategy: Strategy = None,
     tag: Tags = None,
+    sweep: Sweep = None,
+    draws: Draws = None,
     wait: Wait = False,
     exit_code: ExitCode = False,
 ) -> None:
@@ -75,6 +87,13 @@ def submit(
         "primary": {"margin": margin} if margin is not None else None,
         "tags": tag or None,
     } | {"steps": steps, "baseline": baseline, "control": control, "measure_gain": gain, "device": device}
+        "ranks": ranks,
+        "strategy": strategy,
+    if sweep:
+        if wait:
+            raise typer.BadParameter("--wait follows one experiment: leave it out with --sweep")
+        _submit_sweep({**body, "sweep": sweep_of(sweep, draws, seed=0)})
+        return
     with connect(Settings()) as client:
         made: Json = client.post("/api/v1/experiments", {k: v for k, v in body.items() if v is not None})
         url = f"{client.url}/experiments/{made['id']}"
@@ -84,6 +103,15 @@ def submit(
         comparison = follow_to_verdict(client, made["id"])
     if exit_code:
         raise typer.Exit(verdict_code(comparison))
+
+
+def _submit_sweep(body: Json) -> None:
+    with connect(Settings()) as client:
+        made: Json = client.post("/api/v1/sweeps", {k: v for k, v in body.items() if v is not None})
+        url = f"{client.url}/experiments?q=tag:{made['tag']}"
+    for experiment in made["experiments"]:
+        typer.echo(f"experiment {experiment['id']}: {experiment['name']}")
+    out().print(f"{len(made['experiments'])} experiments, {made['num_runs']} runs queued   {url}", soft_wrap=True)
 
 
 def recipe_of(text: str) -> str | Json:

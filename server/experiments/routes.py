@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Depends, Header, Query, Response, status
 from server.access import Principal, submitter, viewer
 from server.broker.publish import ring
 from server.db.engine import Database
-from server.experiments import queries, service
+from server.experiments import queries, service, sweeps
 from server.experiments.estimate import estimate
 from server.experiments.schemas import EstimateOut, ExperimentDetail, ExperimentIn, ExperimentList
 from server.paging import MAX_LIMIT
@@ -59,6 +59,17 @@ def submit(
         ring(settings, num_runs)
     response.headers["Location"] = detail.links.self
     return detail
+
+
+@router.post("/sweeps", status_code=status.HTTP_201_CREATED)
+def submit_sweep(
+    body: sweeps.SweepIn, principal: Submitter, database: DatabaseOf, settings: SettingsOf
+) -> sweeps.SweepOut:
+    """Submit one experiment per set of parameter values, from a grid or drawn at random, all with one tag; or none."""
+    with database.write() as session:
+        made = sweeps.submit(session, settings, body, principal)
+    ring(settings, made.num_runs)
+    return made
 
 
 @router.post("/experiments/estimate", dependencies=[Depends(submitter)])

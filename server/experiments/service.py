@@ -138,6 +138,7 @@ def _add_runs(session: Session, settings: Settings, experiment: Experiment, plan
             steps=plan.steps,
             config={**planned.config, **limits},
             needs=_needs(planned, plan, given).spell(),
+            num_devices=planned.config.get("ranks", 1) if plan.device == "cuda" else 1,  # ranks on a CPU share it
             state="queued",
             priority=given.priority,
             max_attempts=given.max_attempts,
