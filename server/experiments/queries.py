@@ -167,12 +167,10 @@ def group_totals(session: Session, chosen: ExperimentFilter, by: str) -> dict[st
     given = [
         func.sum(case((text.contains(f'"verdict": "{verdict}"', autoescape=True), 1), else_=0)) for verdict in VERDICTS
     ]
-    query = (
-        _filtered(chosen).with_only_columns(key, func.count(), *given, maintain_column_froms=True)
-    )
+    query = _filtered(chosen).with_only_columns(key, func.count(), *given, maintain_column_froms=True)
     return {
         str(name): {"total": total, **dict(zip(VERDICTS, counts, strict=True))}
-        for name, total, *counts in session.execute(query.group_by(key)).tuples()
+        for name, total, *counts in map(tuple, session.execute(query.group_by(key)))
     }
 
 

@@ -2,7 +2,7 @@
 
 /** @type {(() => void)[]} */
 const listeners = [];
-let ticket = 0;
+let ticket = 0, going = 0;
 
 /** Call `work` after every swap. @param {() => void} work */
 export const afterSwap = (work) => void listeners.push(work);
@@ -15,7 +15,9 @@ export const isSamePage = (url) => url.origin === location.origin && url.pathnam
  * @param {string | URL} url @param {{push?: boolean, quiet?: boolean}} options quiet: nothing is dimmed meanwhile
  */
 export async function visit(url, { push = true, quiet = false } = {}) {
-  const mine = ++ticket;
+  if (quiet && going) return; // somebody goes elsewhere already
+  const mine = quiet ? ticket : ++ticket;
+  if (!quiet) going += 1;
   const busy = document.querySelector('[data-region="table"]');
   const dim = quiet ? undefined : setTimeout(() => busy?.setAttribute("aria-busy", "true"), 120);
   try {
@@ -29,6 +31,7 @@ export async function visit(url, { push = true, quiet = false } = {}) {
     if (mine === ticket && !quiet) location.assign(url);
   } finally {
     clearTimeout(dim);
+    if (!quiet) going -= 1;
     document.querySelector('[data-region="table"]')?.removeAttribute("aria-busy");
   }
 }
