@@ -87,8 +87,7 @@ def submit(
         "primary": {"margin": margin} if margin is not None else None,
         "tags": tag or None,
     } | {"steps": steps, "baseline": baseline, "control": control, "measure_gain": gain, "device": device}
-        "ranks": ranks,
-        "strategy": strategy,
+    body |= {"ranks": ranks, "strategy": strategy}
     if sweep:
         if wait:
             raise typer.BadParameter("--wait follows one experiment: leave it out with --sweep")
