@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from made_up_numerics import gradient_exponents, proof
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -79,6 +80,7 @@ def training(run: ClaimedRun, shape: Shape, metric: str, until: int, start: floa
     rng = np.random.default_rng(run.seed * 1009 + len(run.recipe["name"]))
     loss = losses(run, shape, rng)
     yield started(shape)
+    yield proof(run.recipe["precision"], LAYERS)
     scale, final = 65536.0, 0.0
     every = max(run.steps // 10, 1)
     for first in range(0, until, 25):
@@ -101,6 +103,7 @@ def training(run: ClaimedRun, shape: Shape, metric: str, until: int, start: floa
         if shape.nan_at and first <= shape.nan_at < first + 25:
             yield events.NonFinite(step=shape.nan_at + 1, where="loss", name="train/loss", value="inf")
         yield numerics(int(part[-1]), scale, shape, rng)
+        yield gradient_exponents(int(part[-1]), scale, LAYERS, dead=shape.dead)
     if shape.dead:
         zeros, probe = dict.fromkeys(LAYERS[1:3], 0.998), dict.fromkeys(LAYERS[1:3], 0.003)
         yield events.ZeroGradients(step=1, zero_fraction=zeros, probe_scale=65536.0, probe=probe)
