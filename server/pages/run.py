@@ -12,7 +12,7 @@ from server.access import Principal, submitter, viewer
 from server.errors import NotFound
 from server.metrics.cursors import run_cursor
 from server.metrics.read import MIN_POINTS, series_names
-from server.pages import colours, diagnoses, figures, run_facts, what_ran
+from server.pages import colours, diagnoses, figures, layers, run_facts, what_ran
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.pictures import MAX_TILES, pictures_of, sheet_key, sheet_of
@@ -50,6 +50,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
     end = log_end(session, run_id, run["attempt"])
     artifacts = pictures_of(session, [run_id])[:MAX_TILES]
     events = run_facts.latest_events(session, run_id)
+    compared = layers.layers_of(session, run_id, run["attempt"])
     return {
         "run": run,
         "diagnoses": diagnoses.findings(session, row.experiment_id, run_id),
@@ -67,6 +68,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
         if artifacts
         else None,
         "numerics": run_facts.numerics(session, run_id),
+        "layers": compared,
         "ran": what_ran.effective_precision(session, run),
         "heat": what_ran.gradient_exponents(session, run),
         "events": events,
@@ -75,7 +77,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
         "config": condition_lines(run_facts.configuration(run)),
         "environment": condition_lines(run["environment"]),
         "attempts": run["attempts"],
-        "data": _data(session, run, style, charts, str(cursor)),
+        "data": _data(session, run, style, charts, str(cursor)) | {"figures": [compared["figure"]] if compared else []},
     }
 
 

@@ -42,6 +42,7 @@ export interface PageData {
   themes: Record<Theme, Record<string, string>>;
   config: Record<string, unknown>;
   charts: Chart[];
+  figures?: { id: string; data: any[]; layout: Record<string, any> }[];
   groups: Group[];
   skips: any;
   attempt: number;

@@ -1,6 +1,7 @@
 /** The run page: its charts, events and log, live. */
 
 import { ChartView } from "../lib/chart.js";
+import { drawFigures } from "../lib/figure.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
@@ -59,4 +60,5 @@ const live = new Live(`/api/v1/runs/${data.id}/stream`, {
 
 log.scrollTop = log.scrollHeight;
 document.addEventListener("themechange", drawNow);
+drawFigures(data.figures ?? [], data);
 drawNow();
