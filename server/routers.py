@@ -21,6 +21,7 @@ from server.search.routes import router as search
 from server.tracking.routes import router as tracking
 from server.views.routes import router as views
 from server.webhooks.routes import router as webhooks
+from server.whatif.routes import router as whatif
 from server.workers.routes import router as workers
 from server.workloads.routes import router as workloads
 
@@ -43,5 +44,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     tracking,
     metrics,
     streams,
+    whatif,
     pages,
 )

@@ -1,46 +1,53 @@
 """The rules of every loss scaler on recorded gradients: what each would have skipped, and where its scale would stand.
 
 The rules are those of `amp_core.scaler.LossScaler` and `torch.amp.GradScaler` in the same FP32 arithmetic. A step's
-gradients overflow at a scale if they did at that scale when the run made it; at other scales the recorded largest
-magnitude decides, and where that is unknown the recorded decision does.
+gradients overflow at a scale if they did at that scale when the run made it; at other scales the recorded exponents
+decide, and where a skipped step has none, the scale below it is taken to pass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from amp_core.config import Scaler
-from amp_core.telemetry.exponents import MAX_EXPONENT, MIN_EXPONENT, Histogram
+from amp_core.telemetry.exponents import MAX_SCALE_POWER, MIN_SCALE_POWER, Histogram
 
 FP16_OVERFLOW = 65520.0  # the smallest magnitude that fp16 rounds to infinity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedStep:
-    """What a run recorded of one step: its scale, whether it was skipped, and the largest |gradient| if it is known.
+    """What a run recorded of one step: its scale, whether it was skipped, and its gradients where it was sampled.
 
-    ``largest`` is after unscaling; None where it was not sampled or not finite.
+    ``gradients``: the exponents of all modules together, after unscaling.
     """
 
     step: int
     scale: float
     skipped: bool
-    largest: float | None = None
+    gradients: Histogram | None = None
 
-    def overflows(self, scale: float, nearest: float | None) -> bool:
-        """Whether fp16 overflows at another scale; ``nearest`` stands in for a largest gradient that is not known."""
+    def overflows(self, scale: float, nearest: Histogram | None) -> bool:
+        """Whether fp16 overflows at a scale; ``nearest`` stands in for gradients that were not sampled."""
         if self.skipped:
-            if scale >= self.scale:
-                return True
-            return self.largest is not None and self.largest * scale >= FP16_OVERFLOW
+            return scale >= self.scale or (self.gradients is not None and overflow_at(self.gradients, scale))
         if scale <= self.scale:
             return False
-        largest = self.largest if self.largest is not None else nearest
-        return largest is not None and largest * scale >= FP16_OVERFLOW
+        gradients = self.gradients if self.gradients is not None else nearest
+        return gradients is not None and overflow_at(gradients, scale)
+
+
+def overflow_at(gradients: Histogram, scale: float) -> bool:
+    """Whether any finite element overflows fp16 at a scale: exact for powers of two, else by the middle of its bin."""
+    mantissa, exponent = math.frexp(scale)
+    if mantissa == 0.5 and MIN_SCALE_POWER <= exponent - 1 <= MAX_SCALE_POWER:
+        return gradients.shares("fp16", exponent - 1).num_overflow > 0
+    exponents, _ = gradients.by_exponent()
+    return bool(exponents) and math.ldexp(1.5, exponents[-1]) * scale >= FP16_OVERFLOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,23 +109,11 @@ def replay_scaler(scaler: Scaler, steps: Sequence[RecordedStep]) -> list[Decisio
     ]
 
 
-def largest_magnitude(histograms: Iterable[Histogram]) -> float | None:
-    """An upper bound of the largest finite magnitude, by its exponent; None without finite elements."""
-    top = max((_top(histogram) for histogram in histograms), default=MIN_EXPONENT - 1)
-    return None if top < MIN_EXPONENT else math.ldexp(2.0 - 2.0**-23, min(top, MAX_EXPONENT))
-
-
-def _top(histogram: Histogram) -> int:
-    exponents, _ = histogram.by_exponent()
-    return exponents[-1] if exponents else MIN_EXPONENT - 1
-
-
-def _nearest(steps: Sequence[RecordedStep]) -> Iterator[float | None]:
-    """For each step the largest gradient of the last step before it, or else after it, that has one."""
-    first = next((one.largest for one in steps if one.largest is not None), None)
-    last = first
+def _nearest(steps: Sequence[RecordedStep]) -> Iterator[Histogram | None]:
+    """For each step the gradients of the last sampled step up to it, or else of the first after it."""
+    last = next((one.gradients for one in steps if one.gradients is not None), None)
     for one in steps:
-        last = one.largest if one.largest is not None else last
+        last = one.gradients if one.gradients is not None else last
         yield last
 
 

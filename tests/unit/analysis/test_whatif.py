@@ -18,8 +18,8 @@ from amp_core.config import RunConfig, Scaler, WorkloadRef, parse_recipe
 from amp_core.events import Event, ExponentHistograms, Numerics, Segment
 from amp_core.scaler import LossScaler
 from amp_core.telemetry.exponent_counts import exponent_counts, histograms
-from amp_core.telemetry.exponents import Histogram, read
-from amp_core.whatif.scaler_rules import RecordedStep, ScalerRule, largest_magnitude, replay_scaler
+from amp_core.telemetry.exponents import Histogram, merged, read
+from amp_core.whatif.scaler_rules import RecordedStep, ScalerRule, replay_scaler
 from amp_core.whatif.shares import best_scale, prediction_error, scale_power, shares_by_module
 
 CASTS = {
@@ -143,13 +143,13 @@ def _recorded(events: list[Event]) -> list[RecordedStep]:
             if column.name in series:
                 steps, values = (np.frombuffer(column.steps, "<i8"), np.frombuffer(column.values, "<f8"))
                 series[column.name] |= dict(zip(steps.tolist(), values.tolist(), strict=True))
-    largest = {
-        event.step: largest_magnitude(read({"modules": event.modules, "counts": event.counts}).values())
+    sampled = {
+        event.step: merged(read({"modules": event.modules, "counts": event.counts}).values())
         for event in events
         if isinstance(event, ExponentHistograms) and event.kind == "gradients"
     }
     return [
-        RecordedStep(step=step, scale=scale, skipped=series["amp/skipped"][step] > 0, largest=largest.get(step))
+        RecordedStep(step=step, scale=scale, skipped=series["amp/skipped"][step] > 0, gradients=sampled.get(step))
         for step, scale in sorted(series["amp/loss_scale"].items())
     ]
 

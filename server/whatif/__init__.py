@@ -1,0 +1,1 @@
+"""What-if: what another format, scale or scaler would have done to a run, from what the run recorded."""
