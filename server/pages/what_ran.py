@@ -19,7 +19,7 @@ SLOTS = {"float32": "fp32", "float64": "fp32", "tf32": "other-3", "bfloat16": "b
 NAMES = {"float32": "FP32", "float64": "FP64", "tf32": "TF32", "bfloat16": "bf16", "float16": "fp16"}
 MAX_CASTS, MAX_MODULES, MAX_COLUMNS, NUM_LEVELS = 8, 12, 48, 8
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-CELL_W, CELL_H = 12, 5
+CELL_H, MIN_WIDTH = 5, 576
 LOW_FORMAT = {"bf16-mixed": "bf16", "bf16-true": "bf16"}  # every other recipe is looked at through fp16's window
 
 
@@ -151,7 +151,7 @@ def gradient_exponents(session: Session, run: dict[str, Any]) -> dict[str, Any] 
     last, histogram = columns[-1]
     return {
         "format": name,
-        "width": CELL_W * len(columns),
+        "width": cell_width(len(columns)) * len(columns),
         "height": CELL_H * (high - low + 1),
         "levels": _levels(columns, high),
         "window": _window(columns, name, low, high),
@@ -166,6 +166,11 @@ def gradient_exponents(session: Session, run: dict[str, Any]) -> dict[str, Any] 
     }
 
 
+def cell_width(num_columns: int) -> int:
+    """Few samples are drawn wider, so that the picture keeps a legible shape."""
+    return max(1, MIN_WIDTH // num_columns)
+
+
 def _evenly(count: int) -> list[int]:
     if count <= MAX_COLUMNS:
         return list(range(count))
@@ -175,13 +180,14 @@ def _evenly(count: int) -> list[int]:
 def _levels(columns: Sequence[tuple[ExponentSample, Histogram]], high: int) -> list[dict[str, Any]]:
     """One SVG path of cells for each level; a level is a share of the column's elements, by powers of four."""
     paths: list[list[str]] = [[] for _ in range(NUM_LEVELS)]
+    width = cell_width(len(columns))
     for column, (_, histogram) in enumerate(columns):
         exponents, counts = histogram.by_exponent()
         total = sum(counts)
         for exponent, count in zip(exponents, counts, strict=True):
             if count:
                 level = NUM_LEVELS - 1 - min(NUM_LEVELS - 1, int(-math.log(count / total, 4)))
-                paths[level].append(f"M{CELL_W * column} {CELL_H * (high - exponent)}h{CELL_W}v{CELL_H}h-{CELL_W}z")
+                paths[level].append(f"M{width * column} {CELL_H * (high - exponent)}h{width}v{CELL_H}h-{width}z")
     return [
         {"path": "".join(path), "opacity": round((level + 1) / NUM_LEVELS, 3)}
         for level, path in enumerate(paths)
@@ -193,7 +199,7 @@ def _window(
     columns: Sequence[tuple[ExponentSample, Histogram]], name: str, low: int, high: int
 ) -> list[dict[str, str]]:
     """The format's edges at each step's loss scale as stepped lines; edges outside of the picture are left out."""
-    of = FORMATS[name]
+    of, width = FORMATS[name], cell_width(len(columns))
     lines = []
     for label, edge in (
         ("overflow", of.max_exponent + 1),
@@ -204,7 +210,7 @@ def _window(
         if not any(0 <= height <= CELL_H * (high - low + 1) for height in heights):
             continue
         path = "".join(
-            f"{'M' if index == 0 else 'L'}{CELL_W * index} {height}H{CELL_W * (index + 1)}"
+            f"{'M' if index == 0 else 'L'}{width * index} {height}H{width * (index + 1)}"
             for index, height in enumerate(heights)
         )
         lines.append({"label": label, "path": path})

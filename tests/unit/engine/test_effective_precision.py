@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from small_workloads import DropoutNet, config_of, events_of, series_of
@@ -13,8 +14,13 @@ from torch import Tensor, nn
 
 from amp_core.config import parse_recipe
 from amp_core.events import EffectivePrecision, Frame, decode_body, encode_frame
+from amp_core.precision import precision_for
+from amp_core.setup import build_step
+from amp_core.telemetry.closeup import CloseUp
 from amp_core.telemetry.effective import judged
 from amp_core.telemetry.kernels import uses_tensor_cores
+from amp_core.telemetry.numerics import NumericsSampler
+from amp_core.telemetry.recorder import Recorder
 from amp_core.training import train
 from amp_core.workload import Split
 
@@ -238,3 +244,20 @@ def test_flops_give_rates_except_where_numbers_are_emulated() -> None:
 )
 def test_kernel_names_show_tensor_cores(kernel: str, expected: bool) -> None:
     assert uses_tensor_cores(kernel) is expected
+
+
+def test_a_compiled_model_is_not_looked_into() -> None:
+    """The step is built without compiling, which takes half a minute; the watcher goes by the recipe."""
+    config = config_of("bf16-mixed")
+    precision = precision_for(config.recipe, torch.device("cpu"))
+    step = build_step(DropoutNet(), config.recipe, precision, 0, 2)
+    precision.recipe = msgspec.structs.replace(config.recipe, compile=True)
+    recorder = Recorder()
+    closeup = CloseUp(step, NumericsSampler(precision, 25, 100, recorder), recorder)
+    with precision.applied(step.model):
+        _, events = closeup.backward(2, step.take(iter(DropoutNet().batches("train", 0))))
+    (proof,) = events
+    assert isinstance(proof, EffectivePrecision)
+    assert (proof.took_effect, proof.flops, proof.fused["compiled"]) == (None, {}, True)
+    assert "The model is compiled" in proof.sentence
+    assert recorder.segment() is None

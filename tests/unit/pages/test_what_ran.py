@@ -123,9 +123,9 @@ def test_the_heat_map_has_a_cell_for_each_exponent_and_the_window_follows_the_sc
     with database.read() as session:
         heat = what_ran.gradient_exponents(session, facts(run_id))
     assert heat is not None
-    assert (heat["format"], heat["width"], heat["height"]) == ("fp16", 2 * what_ran.CELL_W, 11 * what_ran.CELL_H)
+    assert (heat["format"], heat["width"], heat["height"]) == ("fp16", 2 * what_ran.cell_width(2), 11 * what_ran.CELL_H)
     cells = [cell for level in heat["levels"] for cell in re.findall(r"M(\d+) (\d+)h", level["path"])]
-    assert sorted(cells) == sorted([("0", "50"), ("0", "0"), (str(what_ran.CELL_W), "10")])
+    assert sorted(cells) == sorted([("0", "50"), ("0", "0"), (str(what_ran.cell_width(2)), "10")])
     assert [level["opacity"] for level in heat["levels"]] == [0.625, 1.0], "1 in 64 is three powers of four down"
     (line,) = heat["window"]
     top = -30 + 1  # the upper edge of the picture, as an exponent
