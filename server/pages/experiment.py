@@ -17,7 +17,7 @@ from server.errors import NotFound
 from server.experiments import queries, service
 from server.metrics.cursors import experiment_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS
-from server.pages import colours, diagnoses, figures, runs_table, verdicts
+from server.pages import analyses, colours, diagnoses, figures, runs_table, verdicts
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.gallery import gallery_of
@@ -65,6 +65,7 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
         "cards": verdicts.cards(comparison, styles),
         "hero": hero,
         "charts": charts,
+        "analyses": analyses.listed(session, experiment_id),
         "groups": runs_table.groups(experiment, styles, primary),
         "gallery": gallery_of(session, experiment, styles),
         "conditions": condition_lines(comparison["conditions"]),

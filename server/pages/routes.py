@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from server.pages import (
+    analyses,
     appearance,
     assets,
     changes,
@@ -34,6 +35,7 @@ for part in (
     submit,
     experiment,
     run,
+    analyses,
     guide,
     points,
     changes,

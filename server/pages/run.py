@@ -12,7 +12,7 @@ from server.access import Principal, submitter, viewer
 from server.errors import NotFound
 from server.metrics.cursors import run_cursor
 from server.metrics.read import MIN_POINTS, series_names
-from server.pages import colours, diagnoses, figures, layers, run_facts, what_ran
+from server.pages import analyses, colours, diagnoses, figures, layers, run_facts, what_ran
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.pictures import MAX_TILES, pictures_of, sheet_key, sheet_of
@@ -71,6 +71,8 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
         "layers": compared,
         "ran": what_ran.effective_precision(session, run),
         "heat": what_ran.gradient_exponents(session, run),
+        "analysis": analyses.panel(session, run),
+        "analysis_buttons": analyses.buttons(run),
         "events": events,
         "events_note": run_facts.events_note(session, run_id, len(events)),
         "log": read_log(session, run_id, run["attempt"], max(0, end - LOG_TAIL), 2 * LOG_TAIL).text if end else "",

@@ -13,12 +13,14 @@ from server.pages.formats import between, number, percent, size
 
 MAX_EVENTS = 300
 ALARM_FRACTION = 0.5
-UNLISTED = ("numerics", "benchmark_block", "exponent_histograms")  # shown in places of their own
+# Shown in places of their own.
+UNLISTED = ("numerics", "benchmark_block", "exponent_histograms", "progress", "report")
 _TONES = {
     "step_skipped": "caution",
     "non_finite": "unsafe",
     "zero_gradients": "unsafe",
     "failed": "failed",
+    "stress_finding": "unsafe",
     "diagnosis": "caution",
     "finished": "completed",
 }
@@ -123,6 +125,8 @@ def event_text(kind: str, payload: dict[str, Any]) -> str:
         return str(payload.get("sentence", ""))
     if kind == "report":
         return f"{payload.get('kind')}{'' if payload.get('final') else ', so far'}"
+    if kind == "stress_finding":
+        return f"{str(payload.get('case')).replace('_', ' ')}: {payload.get('sentence')}"
     if kind == "finished":
         return f"{number(payload.get('steps'))} steps in {number(payload.get('train_s'), 3)} s"
     return str(payload.get("message", ""))

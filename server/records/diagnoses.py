@@ -52,11 +52,12 @@ def diagnoses_of(session: Session, experiment_id: int, run_id: int | None = None
 
 
 def recipe_of_diagnosis(session: Session, run_id: int, attempt: int, sequence: int) -> dict[str, Any] | None:
-    """The recipe that a diagnosis proposes, or None where there is none."""
+    """The recipe that a diagnosis or an analysis proposes, or None where there is none."""
     event = session.get(Event, (run_id, attempt, sequence))
-    if event is None or event.kind != "diagnosis":
+    if event is None or event.kind not in ("diagnosis", "report"):
         return None
-    recipe: dict[str, Any] | None = event.payload.get("recipe")
+    content = event.payload if event.kind == "diagnosis" else event.payload["content"]
+    recipe: dict[str, Any] | None = content.get("recipe")
     return recipe
 
 
