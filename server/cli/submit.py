@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from server.cli.follow import follow_to_verdict
-from server.cli.sweep import sweep_of
 from server.cli.terminal import out
 from server.cli.verdict_code import ExitCode, verdict_code
 from server.client import Json, connect
+from server.experiments.sweep_text import sweep_of
 from server.settings import Settings
 
 Workload = Annotated[str, typer.Argument(help="Name of the workload; 'ampboard workloads' lists them.")]
@@ -91,7 +91,11 @@ def submit(
     if sweep:
         if wait:
             raise typer.BadParameter("--wait follows one experiment: leave it out with --sweep")
-        _submit_sweep({**body, "sweep": sweep_of(sweep, draws, seed=0)})
+        try:
+            swept = sweep_of(sweep, draws)
+        except ValueError as error:
+            raise typer.BadParameter(f"--sweep {error}") from error
+        _submit_sweep({**body, "sweep": swept})
         return
     with connect(Settings()) as client:
         made: Json = client.post("/api/v1/experiments", {k: v for k, v in body.items() if v is not None})

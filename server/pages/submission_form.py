@@ -9,12 +9,14 @@ from typing import Any
 
 from amp_core.config import parse_recipe
 from amp_core.errors import RecipeError
-from server.errors import Fault
+from server.errors import Fault, Invalid
+from server.experiments.sweep_text import sweep_of
 from server.pages.colours import STYLES, Style
 
 DEFAULT_SCALE = "65536"
 FIELDS = (
     "name", "seeds", "steps", "eval_every", "margin", "device", "control", "measure_gain", "priority", "tags", "note",
+    "sweep", "draws",
 )  # fmt: skip
 _INTEGER = re.compile(r"[+-]?\d+")
 
@@ -169,6 +171,18 @@ def submission_of(form: Mapping[str, str], workload: Mapping[str, Any]) -> tuple
     return body | ({"tags": tags} if tags else {}) | ({"note": form["note"]} if form["note"].strip() else {}), rows
 
 
+def sweep_in(form: Mapping[str, str]) -> dict[str, Any] | None:
+    """The sweep that the form spells, one parameter a line, or None. Raises `Invalid`."""
+    lines = [line.strip() for line in form.get("sweep", "").splitlines() if line.strip()]
+    if not lines:
+        return None
+    draws = typed(form.get("draws", ""), "int") if form.get("draws", "").strip() else None
+    try:
+        return sweep_of(lines, draws)
+    except ValueError as error:
+        raise Invalid([Fault(field="sweep", value=None, rule=str(error), remedy="mend the line")]) from error
+
+
 def recipe_of(form: Mapping[str, str], index: int) -> str | dict[str, Any]:
     """A row as people write it: a name when nothing is special about it, else an object."""
     row = MATRIX[index]
@@ -216,6 +230,8 @@ def placed(faults: tuple[Fault, ...], rows: list[int]) -> list[dict[str, Any]]:
             field = "seeds"
         elif field.startswith("tags"):
             field = "tags"
+        elif field.startswith("sweep"):
+            field = "draws" if field == "sweep.num" else "sweep"
         elif field == "baseline":
             field = "recipes"
         result.append({"field": field, "value": fault.value, "rule": _rule(fault), "remedy": fault.remedy})

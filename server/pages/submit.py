@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Form, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
@@ -15,12 +16,12 @@ from server.access import Principal, submitter
 from server.broker.publish import ring
 from server.db.engine import Database
 from server.errors import Fault, Invalid, NotFound
-from server.experiments import queries, service
+from server.experiments import queries, service, sweeps
 from server.experiments.estimate import estimate
 from server.experiments.schemas import ExperimentIn
 from server.pages.formats import duration
 from server.pages.render import page
-from server.pages.submission_form import MATRIX, blank, copied, placed, submission_of
+from server.pages.submission_form import MATRIX, blank, copied, placed, submission_of, sweep_in
 from server.pages.terminal_commands import cli_of, curl_of
 from server.pages.workload_forms import with_hints
 from server.records.diagnoses import recipe_of_diagnosis
@@ -91,7 +92,7 @@ def _submit_form(
     form = _filled(chosen, given)
     body, rows = submission_of(form, chosen)
     try:
-        return _submitted(database, settings, body, principal)
+        return _submitted(database, settings, body, principal, sweep_in(form))
     except Invalid as error:
         with database.read() as session:
             faults = (*error.faults, *_further_faults(session, settings, body, error.faults))
@@ -138,14 +139,35 @@ def submit_ready(
     return _submitted(database, settings, body, principal)
 
 
-def _submitted(database: Database, settings: Settings, body: Any, principal: Principal) -> Response:
+def _submitted(
+    database: Database, settings: Settings, body: Any, principal: Principal, sweep: dict[str, Any] | None = None
+) -> Response:
     given = _checked(body)
+    if sweep is not None:
+        return _swept(database, settings, _with_sweep(body, sweep), principal)
     with database.write() as session:
         experiment, num_runs = service.submit(session, settings, given, principal)
         target = f"/experiments/{experiment.id}"
     if num_runs:
         ring(settings, num_runs)
     return RedirectResponse(target, status_code=303)
+
+
+def _swept(database: Database, settings: Settings, given: sweeps.SweepIn, principal: Principal) -> Response:
+    with database.write() as session:
+        made = sweeps.submit(session, settings, given, principal)
+    ring(settings, made.num_runs)
+    return RedirectResponse(f"/experiments?{urlencode({'q': f'tag:{made.tag}'})}", status_code=303)
+
+
+def _with_sweep(body: dict[str, Any], sweep: dict[str, Any]) -> sweeps.SweepIn:
+    """Raises `Invalid` at the fields of the sweep; the rest of the body was checked before."""
+    try:
+        return sweeps.SweepIn.model_validate({**body, "sweep": sweep})
+    except ValidationError as error:
+        found = error.errors()[0]
+        field = "sweep.num" if "num" in found["loc"] else "sweep"
+        raise Invalid([Fault(field=field, value=found["input"], rule=str(found["msg"]), remedy="mend it")]) from error
 
 
 def _checked(body: Any) -> ExperimentIn:
@@ -192,8 +214,13 @@ def _preview(
 ) -> dict[str, str]:
     body, rows = submission_of(form, workload)
     told = {"cli": cli_of(body), "curl": curl_of(body, base_url), "errors": "", "estimate": "Not ready", "runs": ""}
+    num_sets = 1
     try:
         plan, _ = service.make_plan(session, settings, _checked(body))
+        if (sweep := sweep_in(form)) is not None:
+            told |= {"cli": cli_of({**body, "sweep": sweep}), "curl": curl_of({**body, "sweep": sweep}, base_url)}
+            kinds = {item["name"]: item["type"] for item in workload["parameters"]}
+            num_sets = len(sweeps.expand(_with_sweep(body, sweep).sweep, kinds))
     except Invalid as error:
         problems = placed(error.faults, rows)
         told["errors"] = "; ".join(f"{fault['field']}: {fault['rule']}" for fault in problems[:3])
@@ -208,6 +235,9 @@ def _preview(
     else:
         told["estimate"] = f"about {duration(60 * expected.expected_minutes)}"
         told["runs"] += f"; judging by {expected.based_on_runs} earlier runs"
+    if num_sets > 1:
+        told["runs"] = f"{num_sets} experiments of {told['runs']}"
+        told["estimate"] = f"{num_sets} × {told['estimate']}"
     if not slots:
         told["runs"] += ". No worker is online: the runs will wait."
     return told

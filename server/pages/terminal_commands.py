@@ -7,6 +7,7 @@ import shlex
 from typing import Any
 
 from amp_core.config import ALIASES
+from server.experiments.sweep_text import sweep_text
 
 _SHORT: dict[str, str] = {full: alias for alias, full in reversed(ALIASES.items())}
 _NOT_IN_CLI = ("eval_every", "priority", "note")
@@ -16,8 +17,9 @@ def curl_of(submission: dict[str, Any], base_url: str) -> str:
     """The submission by curl; the token comes from the environment, never from the page."""
     fields = [f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in submission.items()]
     body = "{\n" + ",\n".join(fields) + "\n}"
+    noun = "sweeps" if "sweep" in submission else "experiments"
     return (
-        f"curl {shlex.quote(base_url.rstrip('/') + '/api/v1/experiments')} \\\n"
+        f"curl {shlex.quote(base_url.rstrip('/') + f'/api/v1/{noun}')} \\\n"
         '  -H "Authorization: Bearer $AMPBOARD_TOKEN" \\\n'
         "  -H 'Content-Type: application/json' \\\n"
         f"  -d {shlex.quote(body)}"
@@ -43,6 +45,9 @@ def cli_of(submission: dict[str, Any]) -> str:
         if field in submission:
             parts.append(f"--{option}" if submission[field] else f"--no-{option}")
     parts += [f"--tag {shlex.quote(str(tag))}" for tag in submission.get("tags", [])]
+    if (sweep := submission.get("sweep")) is not None:
+        parts += [f"--sweep {shlex.quote(text)}" for text in sweep_text(sweep)]
+        parts += [f"--draws {sweep['num']}"] if sweep.get("num") else []
     command = " \\\n  ".join(parts)
     missing = [field for field in _NOT_IN_CLI if submission.get(field)]
     return command + (f"\n# {', '.join(missing)}: only by curl" if missing else "")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import typer
-from team import Team
+from team import DIGITS, Team
 
-from server.cli.sweep import sweep_of
 from server.errors import Invalid
+from server.experiments.sweep_text import sweep_of, sweep_text
 from server.experiments.sweeps import Sweep, expand
+from server.pages.submission_form import spelled
 
 KINDS = {"width": "int", "lr": "float", "norm": "str"}
 URL = "/api/v1/sweeps"
@@ -85,6 +85,26 @@ def test_the_command_line_spells_lists_and_ranges() -> None:
     assert drawn == {
         "method": "random", "params": {"lr": {"min": 0.001, "max": 0.1, "log": True}}, "num": 5, "seed": 7,
     }  # fmt: skip
+    assert sweep_of(sweep_text(drawn), 5, 7) == drawn
     for wrong in ("width", "lr=a..b", "lr=1..2:linear"):
-        with pytest.raises(typer.BadParameter):
+        with pytest.raises(ValueError, match=wrong.partition("=")[0]):
             sweep_of([wrong], None, 0)
+
+
+def test_the_form_submits_a_sweep_and_spells_it_for_the_terminal(team: Team) -> None:
+    client = team.client("submitter")
+    form = {"workload": "digits-cnn", "name": "w", "seeds": "1", "steps": "9", "eval_every": "", "margin": "",
+            "device": "cpu", "priority": "0", "tags": "", "note": "", "recipe.0.on": "1", "recipe.1.on": "1",
+            "sweep": "width=16, 32\n", "draws": ""}  # fmt: skip
+    form |= {f"params.{item['name']}": spelled(item["default"]) for item in DIGITS["parameters"]}
+    told = client.post("/experiments/preview", data=form).json()
+    assert "--sweep width=16,32" in told["cli"]
+    assert "/api/v1/sweeps" in told["curl"]
+    assert told["runs"].startswith("2 experiments of ")
+    answer = client.post("/experiments/new", data=form, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/experiments?q=tag%3Asweep-1")
+    assert len(client.get("/api/v1/experiments").json()["items"]) == 2
+    wrong = client.post("/experiments/new", data={**form, "sweep": "width"}, follow_redirects=False)
+    assert wrong.status_code == 422
+    assert "must have the form NAME=VALUE,VALUE" in wrong.text
+    assert "has the parameters" in client.post("/experiments/new", data={**form, "sweep": "depth=1"}).text
