@@ -90,6 +90,7 @@ export class Completion {
 
   #show() {
     const items = this.answer?.items ?? [];
+    const held = this.list.children[this.chosen]?.querySelector("b")?.textContent; // an answer that comes late loses no choice
     this.list.replaceChildren(...items.map(({ text, detail }, index) => {
       const item = document.createElement("li"), name = document.createElement("b"), help = document.createElement("span");
       item.id = `q-completion-${index}`;
@@ -104,6 +105,8 @@ export class Completion {
     this.list.hidden = items.length === 0;
     this.input.setAttribute("aria-expanded", String(items.length > 0));
     this.input.removeAttribute("aria-activedescendant");
+    const again = held === undefined ? -1 : items.findIndex(({ text }) => text === held);
+    if (again >= 0) this.#choose(again);
   }
 
   /** @param {Answer["faults"]} faults */

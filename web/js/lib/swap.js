@@ -26,7 +26,7 @@ export async function visit(url, { push = true, quiet = false } = {}) {
     if (mine !== ticket) return;
     if (!response.ok || response.redirected) return void location.assign(url);
     if (push) history.pushState(null, "", url);
-    show(new DOMParser().parseFromString(html, "text/html"));
+    show(new DOMParser().parseFromString(html, "text/html"), quiet);
   } catch {
     if (mine === ticket && !quiet) location.assign(url);
   } finally {
@@ -36,8 +36,8 @@ export async function visit(url, { push = true, quiet = false } = {}) {
   }
 }
 
-/** Swap every region and the filter's fields by those of another document. @param {Document} fresh */
-export function show(fresh) {
+/** Swap every region and the filter's fields by those of another document. @param {Document} fresh @param {boolean} quiet a field somebody types in stays */
+export function show(fresh, quiet) {
   const focused = place(document.activeElement);
   for (const held of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-region]"))) {
     const region = fresh.querySelector(`[data-region="${held.dataset.region}"]`);
@@ -47,7 +47,7 @@ export function show(fresh) {
     for (const menu of /** @type {NodeListOf<HTMLDetailsElement>} */ (held.querySelectorAll("details[data-menu]"))) menu.open = open.get(menu.dataset.menu) ?? false;
   }
   const forms = [document.querySelector("[data-filter]"), fresh.querySelector("[data-filter]")];
-  if (forms[0] instanceof HTMLFormElement && forms[1] instanceof HTMLFormElement) takeFields(forms[0], forms[1]);
+  if (forms[0] instanceof HTMLFormElement && forms[1] instanceof HTMLFormElement) takeFields(forms[0], forms[1], quiet);
   document.title = fresh.title;
   for (const work of listeners) work();
   if (focused && document.activeElement === document.body) focused()?.focus({ preventScroll: true });
@@ -66,14 +66,15 @@ function place(element) {
   return href ? () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(`${within} a`))].find((link) => link.textContent?.trim().slice(0, 8) === element.textContent?.trim().slice(0, 8)) ?? null : null;
 }
 
-/** The filter shows what the address says, but for a field that somebody types in. @param {HTMLFormElement} held @param {HTMLFormElement} fresh */
-function takeFields(held, fresh) {
+/** The filter shows what the address says. @param {HTMLFormElement} held @param {HTMLFormElement} fresh @param {boolean} quiet */
+function takeFields(held, fresh, quiet) {
   for (const hidden of held.querySelectorAll('input[type="hidden"]')) hidden.remove();
   held.append(...fresh.querySelectorAll('input[type="hidden"]'));
   for (const field of /** @type {NodeListOf<HTMLSelectElement | HTMLInputElement>} */ (held.querySelectorAll("select, input:not([type=hidden])"))) {
     const other = /** @type {HTMLSelectElement | HTMLInputElement | null} */ (fresh.querySelector(`[name="${field.name}"]`));
-    if (other && field !== document.activeElement) field.value = other.value;
+    if (other && !(quiet && field === document.activeElement)) field.value = other.value;
   }
+  if (quiet) return;
   const error = held.querySelector("[data-search-error]"), told = fresh.querySelector("[data-search-error]");
   const marks = held.querySelector("[data-marks]"), marked = fresh.querySelector("[data-marks]");
   if (error && told && marks && marked) {
