@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from amp_core.config import RunConfig
+from server.db.base import table_of
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.db.tables import Event, Run
@@ -55,6 +56,24 @@ def drop_checkpoints(database: Database, run_id: int, data_dir: Path) -> None:
         return
     if state in (None, "completed", "cancelled"):
         shutil.rmtree(folder_of(data_dir, run_id), ignore_errors=True)
+
+
+def drop_forgotten(database: Database, data_dir: Path) -> list[int]:
+    """Free the disk of runs that ended elsewhere: cancelled while they were paused or queued, or deleted for good.
+
+    Returns their ids. Raises `StoreUnavailable`; nothing is dropped then.
+    """
+    folders = {int(path.name[4:]): path for path in (data_dir / "checkpoints").glob("run-*") if path.name[4:].isdigit()}
+    if not folders:
+        return []
+    run = table_of(Run).c
+    with database.read() as session:  # over the table: a deleted run may be restored and keeps its checkpoints
+        rows = session.connection().execute(select(run.id, run.state).where(run.id.in_(list(folders))))
+        states = {run_id: state for run_id, state in rows}  # noqa: C416 - rows are typed only when unpacked
+    forgotten = [run_id for run_id in folders if states.get(run_id) in (None, "completed", "cancelled")]
+    for run_id in forgotten:
+        shutil.rmtree(folders[run_id], ignore_errors=True)
+    return forgotten
 
 
 def folder_of(data_dir: Path, run_id: int) -> Path:
