@@ -56,7 +56,7 @@ export class Completion {
     /** @type {Answer | null} */
     this.answer = null;
     const ask = throttled(() => this.#ask(), 60);
-    this.input.addEventListener("input", () => (this.#mark([]), ask()));
+    this.input.addEventListener("input", () => (this.#choose(-1), this.#mark([]), ask())); // who types on has not chosen
     this.input.addEventListener("focus", ask);
     this.input.addEventListener("blur", () => setTimeout(() => this.close(), 120));
     this.input.addEventListener("scroll", () => (this.marks.scrollLeft = this.input.scrollLeft));
@@ -152,6 +152,7 @@ export class Completion {
   #choose(index) {
     this.chosen = index;
     [...this.list.children].forEach((item, at) => item.setAttribute("aria-selected", String(at === index)));
+    if (index < 0) return this.input.removeAttribute("aria-activedescendant");
     this.list.children[index].scrollIntoView({ block: "nearest" });
     this.input.setAttribute("aria-activedescendant", `q-completion-${index}`);
   }
@@ -162,6 +163,7 @@ export class Completion {
     const { value, at } = accepted(this.input.value, this.answer, this.answer.items[index].text);
     this.input.value = value;
     this.input.setSelectionRange(at, at);
+    this.close();
     this.input.focus();
     this.#mark([]);
     this.#ask();
