@@ -15,7 +15,7 @@ from server.db.tables import View
 from server.errors import Fault, Forbidden, Invalid, NotFound
 from server.views.schemas import ViewIn
 
-NOT_KEPT = frozenset({"cursor", "did", "ids", "tag", "refused", "why"})  # a place in a list, what was just done
+NOT_KEPT = frozenset({"cursor", "did", "ids", "refused"})  # a place in a list, what was just done
 MAX_VIEWS = 100
 
 
