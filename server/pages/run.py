@@ -12,7 +12,7 @@ from server.access import Principal, submitter, viewer
 from server.errors import NotFound
 from server.metrics.cursors import run_cursor
 from server.metrics.read import MIN_POINTS, series_names
-from server.pages import analyses, colours, diagnoses, figures, layers, run_facts, what_ran
+from server.pages import analyses, colours, diagnoses, figures, layers, run_facts, what_if, what_ran
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.pictures import MAX_TILES, pictures_of, sheet_key, sheet_of
@@ -50,6 +50,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
     end = log_end(session, run_id, run["attempt"])
     artifacts = pictures_of(session, [run_id])[:MAX_TILES]
     events = run_facts.latest_events(session, run_id)
+    tried = what_if.explorer(session, run)
     compared = layers.layers_of(session, run_id, run["attempt"])
     return {
         "run": run,
@@ -71,6 +72,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
         "layers": compared,
         "ran": what_ran.effective_precision(session, run),
         "heat": what_ran.gradient_exponents(session, run),
+        "whatif": tried,
         "analysis": analyses.panel(session, run),
         "analysis_buttons": analyses.buttons(run),
         "events": events,
@@ -79,7 +81,11 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
         "config": condition_lines(run_facts.configuration(run)),
         "environment": condition_lines(run["environment"]),
         "attempts": run["attempts"],
-        "data": _data(session, run, style, charts, str(cursor)) | {"figures": [compared["figure"]] if compared else []},
+        "data": _data(session, run, style, charts, str(cursor))
+        | {
+            "figures": [compared["figure"]] if compared else [],
+            "whatif": {name: tried[name] for name in ("cell", "low", "high", "windows")} if tried else None,
+        },
     }
 
 

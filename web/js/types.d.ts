@@ -43,6 +43,7 @@ export interface PageData {
   config: Record<string, unknown>;
   charts: Chart[];
   figures?: { id: string; data: any[]; layout: Record<string, any> }[];
+  whatif?: { cell: number; low: number; high: number; windows: Record<string, [number, number, number]> } | null;
   groups: Group[];
   skips: any;
   attempt: number;

@@ -5,9 +5,12 @@ import { drawFigures } from "../lib/figure.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
+import { explore } from "../lib/whatif.js";
 import { closeupLoader } from "../lib/zoom.js";
 
 const data = pageData();
+const explorer = document.querySelector("[data-whatif]");
+if (explorer instanceof HTMLElement && data.whatif) explore(explorer, data.whatif, data.id);
 const points = `/runs/${data.id}/points`;
 const store = new PointStore(data.max_points);
 /** @type {Set<number>} */
