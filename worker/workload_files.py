@@ -14,6 +14,8 @@ from server.settings import Settings
 
 BUNDLED = Path(amp_core.__file__).parent / "workloads"
 
+MAX_SOURCE_CHARS = 1_000_000
+
 Signature = tuple[int, int]  # modification time in ns, size
 
 
@@ -41,6 +43,15 @@ def source_hash(path: Path) -> str:
         return sources.source_hash(path)
     except OSError:
         return hashlib.sha256(b"").hexdigest()
+
+
+def source_text(path: Path, expected_hash: str) -> str | None:
+    """The text of a version; None when the file no longer is that version, cannot be read or is too long."""
+    try:
+        text = sources.source_text(path, MAX_SOURCE_CHARS)
+        return text if sources.source_hash(path) == expected_hash else None
+    except OSError:
+        return None
 
 
 def locate(claimed: ClaimedRun, folders: Sequence[Path]) -> Path:

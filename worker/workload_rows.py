@@ -14,6 +14,7 @@ from server.db.tables import Experiment, Workload
 from server.queue.clock import store_now
 from server.version import VERSION
 from worker.describe import Described
+from worker.workload_files import source_text
 
 MAX_NAME_CHARS = 80
 DESCRIBED_BY = "described_by"  # key of a description: the version of the program that made it
@@ -61,7 +62,8 @@ def _record(session: Session, described: Described, modified_at: datetime) -> No
     ).one_or_none()
     if row is None:
         row = Workload(name=name, source_hash=described.source_hash, path=str(described.path), first_seen_at=now,
-                       seen_at=now, description=description, error=described.error)  # fmt: skip
+                       seen_at=now, description=description, error=described.error,
+                       source=source_text(described.path, described.source_hash))  # fmt: skip
         try:
             with session.begin_nested():
                 session.add(row)
@@ -72,6 +74,8 @@ def _record(session: Session, described: Described, modified_at: datetime) -> No
         select(Workload).where(Workload.name == name).order_by(Workload.seen_at.desc(), Workload.id.desc()).limit(1)
     ).one()
     row.description, row.error, row.path = description, described.error, str(described.path)
+    if row.source is None:  # recorded before sources were kept
+        row.source = source_text(described.path, described.source_hash)
     if newest.id != row.id and modified_at > newest.seen_at:
         row.seen_at = now
     session.flush()

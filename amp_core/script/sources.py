@@ -28,6 +28,22 @@ def source_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+def source_text(path: Path, limit: int) -> str | None:
+    """A workload file and the scripts it names as one text; None above ``limit`` characters.
+
+    Raises `OSError` if the file itself cannot be read.
+    """
+    source = path.read_bytes()
+    parts = [source.decode(errors="replace")]
+    for script in named_scripts(source, path.parent):
+        try:
+            parts.append(f"\n# ---- {script.name} ----\n{script.read_text(errors='replace')}")
+        except OSError:
+            parts.append(f"\n# ---- {script.name}: missing ----\n")
+    text = "".join(parts).replace("\0", "\ufffd")  # PostgreSQL keeps no NUL in text
+    return text if len(text) <= limit else None
+
+
 def changed_at(path: Path) -> tuple[int, int]:
     """What tells that a version changed: newest modification in ns, total size. Raises `OSError` without the file."""
     source = path.read_bytes()

@@ -107,6 +107,9 @@ class Workload(Base):
     error: Mapped[str | None] = mapped_column(Text)
     first_seen_at: Mapped[datetime]
     seen_at: Mapped[datetime]
+    source: Mapped[str | None] = mapped_column(
+        Text, deferred=True
+    )  # the file and the scripts it names; None if unknown
     __table_args__ = (UniqueConstraint("name", "source_hash", name="uq_workloads_version"),)
 
 

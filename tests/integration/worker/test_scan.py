@@ -49,6 +49,14 @@ def test_the_list_follows_the_files(scanner: Scanner, any_database: Database, tm
     assert listed(any_database) == {"tiny": None, "mended": None}
 
 
+def test_each_version_keeps_its_source(scanner: Scanner, any_database: Database, tmp_path: Path) -> None:
+    for text in (TINY, TINY + "# a second version\n"):
+        (tmp_path / "tiny.py").write_text(text)
+        scanner.scan()
+    with any_database.read() as session:
+        assert {row.source for row in session.scalars(select(Workload))} == {TINY, TINY + "# a second version\n"}
+
+
 def test_a_restarted_worker_imports_only_what_it_does_not_know(
     scanner: Scanner, any_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
