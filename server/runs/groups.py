@@ -11,30 +11,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from server.db.tables import Experiment, Project, Run, Series, User, Workload
+from server.db.tables import Experiment, Run, Series
+from server.runs.group_keys import KEYS, NO_TAG, GroupBy
 from server.runs.queries import STATES, RunFilter
-from server.runs.sorting import primary_name
+from server.runs.sorting import is_primary
 from server.runs.table import filtered
 
-GroupBy = Literal["recipe", "precision", "workload", "experiment", "owner", "project", "tag", "state", "device"]
 MAX_GROUPS = 200
 PRIMARY = "primary"
-
-_KEYS: dict[str, ColumnElement[Any]] = {
-    "recipe": Run.recipe_name.expression,
-    "precision": Run.recipe["precision"].as_string(),
-    "workload": select(Workload.name).where(Workload.id == Experiment.workload_id).scalar_subquery(),
-    "experiment": Run.experiment_id.expression,
-    "owner": select(User.name).where(User.id == Experiment.owner_id).scalar_subquery(),
-    "project": select(Project.name).where(Project.id == Experiment.project_id).scalar_subquery(),
-    "state": Run.state.expression,
-    "device": func.coalesce(Run.environment["device"]["name"].as_string(), "not started"),
-}
 
 
 class _Fact(NamedTuple):
@@ -72,6 +61,7 @@ class Group:
     num_runs: int = 0
     states: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATES, 0))
     spreads: dict[str, list[Spread]] = field(default_factory=dict)
+    has_baseline: bool = False  # then its difference is that of the baseline's control
     num_nan: int = 0  # runs with a NaN in a series
     num_inf: int = 0
     first_non_finite_step: int | None = None
@@ -89,7 +79,8 @@ def groups_of(session: Session, chosen: RunFilter, by: GroupBy, metrics: Sequenc
         for key in fact.keys:
             group = groups.setdefault(key, Group(key=key, title=key))
             group.num_runs += 1
-            group.states[fact.state] += 1
+            group.has_baseline |= fact.is_baseline
+            group.states[fact.state] = group.states.get(fact.state, 0) + 1
             members[key].append(fact)
     kept = sorted(groups.values(), key=lambda group: (-group.num_runs, group.key))[:MAX_GROUPS]
     _measure(session, chosen, kept, members, metrics)
@@ -100,7 +91,7 @@ def groups_of(session: Session, chosen: RunFilter, by: GroupBy, metrics: Sequenc
 
 
 def _facts(session: Session, chosen: RunFilter, by: GroupBy) -> list[_Fact]:
-    key = Experiment.tags.expression if by == "tag" else _KEYS[by]
+    key = Experiment.tags.expression if by == "tag" else KEYS[by]
     columns = (Run.id, Run.experiment_id, Run.seed, Run.role, Run.kind, Run.state, Run.tags, key)
     query = filtered(chosen).with_only_columns(*columns, maintain_column_froms=True)
     return [_fact(tuple(row), by) for row in session.execute(query)]
@@ -108,7 +99,7 @@ def _facts(session: Session, chosen: RunFilter, by: GroupBy) -> list[_Fact]:
 
 def _fact(row: Sequence[Any], by: GroupBy) -> _Fact:
     run_id, experiment_id, seed, role, kind, state, tags, key = row
-    keys = tuple(dict.fromkeys([*key, *tags])) or ("no tag",) if by == "tag" else (str(key),)
+    keys = tuple(dict.fromkeys([*key, *tags])) or (NO_TAG,) if by == "tag" else (str(key),)
     return _Fact(run_id, experiment_id, seed, role == "baseline", kind == "train", state, keys)
 
 
@@ -137,7 +128,7 @@ def _values(session: Session, chosen: RunFilter, metric: str) -> Values:
 
 
 def _is(metric: str) -> ColumnElement[bool]:
-    return Series.name == (primary_name() if metric == PRIMARY else metric)
+    return is_primary() if metric == PRIMARY else Series.name == metric
 
 
 _AT_ONCE = 500

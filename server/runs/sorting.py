@@ -80,8 +80,13 @@ def primary_name() -> ColumnElement[str]:
     return name
 
 
+def is_primary() -> ColumnElement[bool]:
+    """That a `Series` row is of its run's primary metric; coalesce keeps plans off the index by name."""
+    return func.coalesce(Series.name, "") == primary_name()
+
+
 def _primary_key() -> Key:
-    of_primary = (Series.name == primary_name(), Series.is_newest, Series.finite_last.is_not(None))
+    of_primary = (is_primary(), Series.is_newest, Series.finite_last.is_not(None))
     having = select(Run.id).join(Run.experiment).join(Series, Series.run_id == Run.id).where(*of_primary)
     return Key(
         value=Series.finite_last.expression, kind=float, having=having,
