@@ -207,7 +207,7 @@ def test_an_experiment_sends_the_series_asked_for_and_ends_once_judged(server: L
     assert [message.event for message in rest] == ["experiment", "end"]
     assert rest[0].data["state"] == "ended"
     assert rest[0].data["progress"] == {
-        "total": 2, "queued": 0, "running": 0, "completed": 2, "failed": 0, "cancelled": 0,
+        "total": 2, "queued": 0, "running": 0, "paused": 0, "completed": 2, "failed": 0, "cancelled": 0,
     }  # fmt: skip
     for place, message in enumerate(begun):
         assert told(whole(server, path, message.id)) == [*told(begun[place + 1 :]), ("end", {})]

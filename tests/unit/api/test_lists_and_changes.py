@@ -170,7 +170,7 @@ def test_cancel_then_retry(team: Team) -> None:
     made, client = _submit(team), team.client("submitter")
     cancelled = client.post(f"{URL}/{made['id']}/cancel").json()
     assert cancelled["progress"] == {
-        "total": 3, "queued": 0, "running": 0, "completed": 0, "failed": 0, "cancelled": 3,
+        "total": 3, "queued": 0, "running": 0, "paused": 0, "completed": 0, "failed": 0, "cancelled": 3,
     }  # fmt: skip
     assert "submitter" in cancelled["runs"][0]["reason"]["message"]
     assert client.post(f"{URL}/{made['id']}/cancel").status_code == 409
