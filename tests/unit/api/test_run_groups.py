@@ -71,7 +71,7 @@ def test_means_ranges_and_differences_are_those_of_plain_arithmetic(team: Team) 
     assert fp16["spreads"]["primary"][0]["mean"] == pytest.approx(5e307)
     assert (fp16["num_nan"], fp16["num_inf"], fp16["first_non_finite_step"]) == (1, 0, 7)
     assert fp32["spreads"]["train/loss"] == []
-    assert fp32["states"] == {"queued": 3, "running": 0, "paused": 0, "completed": 3, "failed": 0, "cancelled": 0}
+    assert {state: count for state, count in fp32["states"].items() if count} == {"queued": 3, "completed": 3}
 
 
 @pytest.mark.parametrize(
