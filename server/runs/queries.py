@@ -14,6 +14,7 @@ from server.errors import NotFound
 from server.metrics.summaries import listed_summaries
 from server.paging import decode_cursor, encode_cursor
 from server.queue.forecast import Turn, turns
+from server.runs.group_keys import GroupBy
 
 STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
 
@@ -32,6 +33,7 @@ class RunFilter:
     recipe: str | None = None
     workload: str | None = None
     q: str | None = None
+    group: tuple[GroupBy, str] | None = None  # how runs are grouped, and the key of one group
     archived: Archived = "no"  # themselves or with their experiment; one experiment's runs are all shown
 
 

@@ -12,6 +12,7 @@ from server.access import Principal, submitter, viewer
 from server.broker.publish import ring
 from server.paging import MAX_LIMIT
 from server.runs import control, delete, groups, queries, service, table
+from server.runs.group_keys import GroupBy
 from server.runs.schemas import GroupList, PriorityIn, QueueOut, RunDetail, RunList
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
@@ -63,7 +64,7 @@ def list_runs(
 @router.get("/runs/groups", dependencies=[Depends(viewer)])
 def group_runs(
     database: DatabaseOf,
-    by: groups.GroupBy = "recipe",
+    by: GroupBy = "recipe",
     metrics: Annotated[
         str, Query(max_length=1000, description="Names of series with commas; primary is each run's own.")
     ] = "primary",

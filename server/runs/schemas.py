@@ -115,6 +115,7 @@ class GroupOut(BaseModel):
     num_runs: int
     states: dict[str, int]
     spreads: dict[str, list[SpreadOut]]
+    has_baseline: bool = Field(description="Whether baseline runs are among them.")
     num_nan: int
     num_inf: int
     first_non_finite_step: int | None

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, contains_eager, defer, selectinload
 from server.db.tables import Experiment, Run, Workload
 from server.errors import Fault, Invalid
 from server.paging import decode_cursor, encode_cursor
+from server.runs.group_keys import in_group
 from server.runs.queries import RunFilter, runs_json
 from server.runs.sorting import Key, key_of, spell
 from server.search.conditions import run_conditions
@@ -128,6 +129,8 @@ def filtered(chosen: RunFilter) -> Select[Run]:
     if chosen.archived == "only" or (chosen.archived == "no" and chosen.experiment_id is None):
         is_archived = or_(Run.archived_at.is_not(None), Experiment.archived_at.is_not(None))
         query = query.where(is_archived if chosen.archived == "only" else not_(is_archived))
+    if chosen.group is not None:
+        query = query.where(in_group(*chosen.group))
     if chosen.workload is not None:
         query = query.where(Experiment.workload_id.in_(select(Workload.id).where(Workload.name == chosen.workload)))
     if chosen.q:
