@@ -155,7 +155,7 @@ def at_work(run: Json) -> str:
 def outcome(run: Json) -> str:
     """One ended run: its last loss, or why it failed."""
     if run["state"] == "completed":
-        loss = None if run["kind"] != "train" else newest(run, "train/loss")
+        loss = None if run["role"] in ("benchmark", "analysis") else newest(run, "train/loss")
         return f"{title(run)}: completed" + (f", loss {loss}" if loss is not None else "")
     reason = (run.get("reason") or {}).get("message", "no reason recorded")
     return f"{title(run)}: {run['state']}: {reason}"
