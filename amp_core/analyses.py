@@ -39,7 +39,7 @@ STRESS_CASES = {
 
 
 class SensitivityOptions(Options, frozen=True, kw_only=True):
-    """How the smallest FP32 set is searched for.
+    """How the smallest FP32 set is searched for: of modules, or ``by`` operations (`amp_core.config.Recipe.fp32_ops`).
 
     From the state after ``start`` FP32 steps, each trial repeats the next ``horizon`` steps. A set passes if the losses
     stay within ``loss_tolerance`` of FP32's (relative, mean over the steps) and every module's change of weights within
@@ -56,8 +56,6 @@ class SensitivityOptions(Options, frozen=True, kw_only=True):
     speed: bool = True
 
     def __post_init__(self) -> None:
-        if self.by == "op":
-            raise AnalysisError("by='op' needs FP32 rules for operations, which recipes do not have yet: choose module")
         _at_least("start", self.start, 0)
         _at_least("horizon", self.horizon, 1)
         _at_least("max_evaluations", self.max_evaluations, 1)

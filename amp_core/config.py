@@ -102,7 +102,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     picks native on devices with fp16 arithmetic and emulated elsewhere. ``autocast_policy`` says whose list decides
     which operations are lowered: the device's own (``native``), CUDA's (``cuda``), or ``auto``: CUDA's where fp16 is
     emulated, else the device's own. ``fp32_modules`` are module names or globs (``blocks.*.norm``), and so are
-    ``gradient_checkpointing`` (modules that compute their activations again in backward).
+    ``gradient_checkpointing`` (modules that compute their activations again in backward). ``fp32_ops`` are operations
+    that autocast leaves in FP32, by their names in ``torch.ops.aten`` (``softmax``, ``aten.sum.dim_IntList``).
 
     A step takes ``accumulate`` batches and uses the mean of their gradients. Clipping comes after unscaling.
     ``reduce_dtype`` is the type in which several ranks add up their gradients (None: FP32).
@@ -115,6 +116,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     fp16_compute: Fp16Compute = "auto"
     autocast_policy: AutocastPolicy = "auto"
     fp32_modules: tuple[str, ...] = ()
+    fp32_ops: tuple[str, ...] = ()
     accumulate: int = 1
     clip_norm: float | None = None
     clip_value: float | None = None

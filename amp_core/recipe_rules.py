@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from amp_core.config import Recipe
 
 AUTOCAST = ("bf16-mixed", "16-mixed")
+_OPERATION = re.compile(r"(aten(\.|::))?[A-Za-z_]\w*(\.\w+)?")
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -96,6 +98,25 @@ def _check_modules(recipe: Recipe) -> None:
             raise RecipeError(f"{field} holds an empty name: give module names or globs such as 'blocks.*.norm'")
 
 
+def _check_operations(recipe: Recipe) -> None:
+    for name in recipe.fp32_ops:
+        if not _OPERATION.fullmatch(name):
+            raise RecipeError(
+                f"fp32_ops {name[:80]!r} is no name of an operation: give those of torch.ops.aten, such as softmax, "
+                "layer_norm or aten.sum.dim_IntList"
+            )
+    if recipe.fp32_ops and recipe.precision not in AUTOCAST:
+        raise RecipeError(
+            f"fp32_ops with precision={recipe.precision!r}: they are exceptions from autocast, which it does not use; "
+            f"choose one of {', '.join(AUTOCAST)}"
+        )
+    if recipe.fp32_ops and recipe.compile:
+        raise RecipeError(
+            "fp32_ops with compile=true: a compiler keeps programs it has made before, whatever the rules are now; "
+            "leave one of them out"
+        )
+
+
 def _check_step(recipe: Recipe) -> None:
     if recipe.accumulate < 1:
         raise RecipeError(f"accumulate={recipe.accumulate} must be at least 1 batch a step: leave it out for one")
@@ -111,4 +132,10 @@ def _check_step(recipe: Recipe) -> None:
         raise RecipeError(f"ema_decay={recipe.ema_decay!r} must lie between 0 and 1: 0.999 is usual; leave it out")
 
 
-_CHECKS: tuple[Callable[[Recipe], None], ...] = (_check_scaler, _check_arithmetic, _check_modules, _check_step)
+_CHECKS: tuple[Callable[[Recipe], None], ...] = (
+    _check_scaler,
+    _check_arithmetic,
+    _check_modules,
+    _check_operations,
+    _check_step,
+)

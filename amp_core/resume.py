@@ -44,6 +44,8 @@ def identity(config: RunConfig) -> str:
     }
     if config.recipe.reduce_dtype is None:  # so that checkpoints of before there were ranks fit
         same["recipe"].pop("reduce_dtype")
+    if not config.recipe.fp32_ops:  # likewise
+        same["recipe"].pop("fp32_ops")
     if config.ranks > 1:
         same["ranks"] = [config.ranks, config.distribution.strategy]
     return msgspec.json.encode(same, order="deterministic").decode()

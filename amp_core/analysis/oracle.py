@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from amp_core.analyses import SensitivityOptions
 from amp_core.analysis.replays import Deviation, Replayed, deviations, replay
-from amp_core.analysis.start import Start, reference_recipe, trial_recipe
+from amp_core.analysis.start import By, Start, reference_recipe, trial_recipe
 from amp_core.config import RunConfig
 from amp_core.workload import Workload
 
@@ -49,18 +49,19 @@ class Judgement:
 
 @dataclass(slots=True)
 class Oracle:
-    """Judges sets of modules by replays from one start."""
+    """Judges sets of modules, or of operations, by replays from one start."""
 
     config: RunConfig
     workload: Workload
     start: Start
     reference: Replayed
     limits: Limits
+    by: By = "module"
     judged: dict[frozenset[str], Judgement] = field(default_factory=dict)
 
     def judge(self, kept: frozenset[str]) -> Judgement:
-        """Replay with the modules in FP32, and judge. The newest judgement of a set is kept."""
-        recipe = trial_recipe(self.config.recipe, tuple(sorted(kept)))
+        """Replay with the set in FP32, and judge. The newest judgement of a set is kept."""
+        recipe = trial_recipe(self.config.recipe, tuple(sorted(kept)), self.by)
         seen = replay(self.config, self.workload, self.start, recipe)
         found = _judge(deviations(seen, self.reference), self.limits)
         self.judged[kept] = found

@@ -30,7 +30,7 @@ from amp_core.step import TrainStep
 from amp_core.workload import Workload
 
 LOST_SHARE = 0.5  # of a module's nonzero output gradients: then they count as out of range
-_MOVES = frozenset(
+MOVES = frozenset(
     {"bernoulli_", "detach", "view", "_unsafe_view", "t", "transpose", "permute", "expand", "reshape", "slice"}
     | {"select", "unsqueeze", "squeeze", "alias", "split", "unbind", "chunk", "as_strided", "clone", "_to_copy"}
     | {"copy_", "empty", "empty_like"}
@@ -94,6 +94,41 @@ def _within(name: str, kept: dict[str, nn.Module]) -> bool:
     return any(name == one or name.startswith(f"{one}.") for one in kept)
 
 
+class Scorer:
+    """Compares what low precision gives with FP32, under the loss scale a recipe starts with."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        scaler = recipe.scaler
+        scaled = scaler is not None and recipe.precision == "16-mixed" and scaler.kind != "none"
+        self._scale = scaler.init_scale if scaler is not None and scaled else 1.0
+        self._half = recipe.precision in ("16-mixed", "16-true")
+
+    def compare(self, score: ModuleScore, exact: Tensor, rounded: Tensor) -> None:
+        """Note the output's error now, and its effect when the gradient comes."""
+        if exact.shape != rounded.shape or not exact.numel():
+            return
+        error = rounded.detach().to(exact.dtype) - exact.detach()
+        finite = torch.isfinite(error)
+        score.overflow += int((torch.isfinite(exact) & ~torch.isfinite(rounded)).sum())
+        error = torch.where(finite, error, torch.zeros_like(error))
+        size = float(exact.detach().norm())
+        score.error = max(score.error, float(error.norm()) / size if size > 0 else 0.0)
+        score.max_abs = max(score.max_abs, float(exact.detach().abs().max()))
+        if exact.requires_grad:
+            exact.register_hook(partial(self._weigh, score, error))  # type: ignore[no-untyped-call]
+
+    def _weigh(self, score: ModuleScore, error: Tensor, gradient: Tensor) -> None:
+        score.sensitivity += float((gradient.detach() * error).abs().nansum())
+        if not self._half:
+            return
+        scaled = gradient.detach().float() * self._scale
+        halved = scaled.half()
+        nonzero = torch.isfinite(scaled) & (scaled != 0)
+        score.gradient_nonzero += int(nonzero.sum())
+        score.gradient_lost += int((nonzero & (halved == 0)).sum())
+        score.gradient_overflow += int((nonzero & torch.isinf(halved)).sum())
+
+
 class _OwnWork(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own
     """Notes which modules compute something themselves."""
 
@@ -105,7 +140,7 @@ class _OwnWork(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
         module = self._taps.clock.module
         if module and not (self._taps.busy or self._taps.clock.paused):
             name = func._schema.name.split("::")[-1]
-            if name not in _MOVES:
+            if name not in MOVES:
                 self._taps.scores[module].own = True
         return func(*args, **(kwargs or {}))
 
@@ -117,10 +152,7 @@ class _Taps:
         self._model = model
         self._low = low
         self._copies: dict[str, nn.Module] = {}
-        scaler = low.recipe.scaler
-        scaled = scaler is not None and low.recipe.precision == "16-mixed" and scaler.kind != "none"
-        self._scale = scaler.init_scale if scaler is not None and scaled else 1.0
-        self._half = low.recipe.precision in ("16-mixed", "16-true")
+        self._scorer = Scorer(low.recipe)
         self.clock = ModuleClock(model)
         self.busy = False
         self._rng: list[tuple[Tensor, Tensor | None]] = []  # at the entries of the modules that are running
@@ -154,7 +186,7 @@ class _Taps:
                     tree_leaves(output), tree_leaves(self._run_low(name, module, args, kwargs)), strict=False
                 ):
                     if isinstance(exact, Tensor) and exact.is_floating_point() and isinstance(rounded, Tensor):
-                        self._compare(self.scores[name], exact, rounded)
+                        self._scorer.compare(self.scores[name], exact, rounded)
             except (RuntimeError, ValueError, TypeError):
                 self.scores[name].error = math.nan  # it cannot run alone: the search will find out
             finally:
@@ -168,7 +200,7 @@ class _Taps:
         with preserved_rng(self._low.device):
             set_rng_state(self._rng.pop(), self._low.device)
             if self._low.recipe.precision in TRUE_LOW:
-                dtype = torch.float16 if self._half else torch.bfloat16
+                dtype = torch.float16 if self._low.recipe.precision == "16-true" else torch.bfloat16
                 if name not in self._copies:
                     self._copies[name] = _bare_copy(module).to(dtype)
                 return self._copies[name](*_cast(args, dtype), **_cast(kwargs, dtype))
@@ -177,31 +209,6 @@ class _Taps:
             }  # the module's own stay as they are
             with self._low.forward():
                 return functional_call(module, buffers, args, kwargs)
-
-    def _compare(self, score: ModuleScore, exact: Tensor, rounded: Tensor) -> None:
-        """Note the output's error now, and its effect when the gradient comes."""
-        if exact.shape != rounded.shape or not exact.numel():
-            return
-        error = rounded.detach().to(exact.dtype) - exact.detach()
-        finite = torch.isfinite(error)
-        score.overflow += int((torch.isfinite(exact) & ~torch.isfinite(rounded)).sum())
-        error = torch.where(finite, error, torch.zeros_like(error))
-        size = float(exact.detach().norm())
-        score.error = max(score.error, float(error.norm()) / size if size > 0 else 0.0)
-        score.max_abs = max(score.max_abs, float(exact.detach().abs().max()))
-        if exact.requires_grad:
-            exact.register_hook(partial(self._weigh, score, error))  # type: ignore[no-untyped-call]
-
-    def _weigh(self, score: ModuleScore, error: Tensor, gradient: Tensor) -> None:
-        score.sensitivity += float((gradient.detach() * error).abs().nansum())
-        if not self._half:
-            return
-        scaled = gradient.detach().float() * self._scale
-        halved = scaled.half()
-        nonzero = torch.isfinite(scaled) & (scaled != 0)
-        score.gradient_nonzero += int(nonzero.sum())
-        score.gradient_lost += int((nonzero & (halved == 0)).sum())
-        score.gradient_overflow += int((nonzero & torch.isinf(halved)).sum())
 
 
 def _bare_copy(module: nn.Module) -> nn.Module:

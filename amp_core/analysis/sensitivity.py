@@ -1,4 +1,4 @@
-"""The smallest set of modules that must stay in FP32: a ranking, a search, a certificate of what fails without each.
+"""The smallest set of modules, or of operations, that must stay in FP32: ranking, search, certificate.
 
 docs/analyses.md tells the method; `amp_core.analysis.minimal_set` is the search itself.
 """
@@ -15,13 +15,14 @@ import torch
 
 from amp_core.analyses import SensitivityOptions, parse_options
 from amp_core.analysis.minimal_set import Found, Search
+from amp_core.analysis.op_ranking import rank_operations
 from amp_core.analysis.oracle import Judgement, Limits, Oracle, fix_limits
 from amp_core.analysis.plain import plain
 from amp_core.analysis.ranking import ModuleScore, rank
 from amp_core.analysis.replays import replay
 from amp_core.analysis.speed import short_speed
-from amp_core.analysis.start import Start, find_start, reference_recipe, trial_recipe
-from amp_core.config import Recipe, RunConfig
+from amp_core.analysis.start import Start, find_start, keeping, reference_recipe, trial_recipe
+from amp_core.config import TRUE_LOW, Recipe, RunConfig
 from amp_core.environment import environment
 from amp_core.errors import Interrupted, RecipeError
 from amp_core.events import Event, Finished, Progress, Report, Started
@@ -46,6 +47,11 @@ def sensitivity(config: RunConfig, workload: Workload) -> Iterator[Event]:
         raise RecipeError(
             f"precision={config.recipe.precision!r} computes nothing in half precision, so nothing is to be kept from "
             f"it: choose one of {', '.join(LOWERED)}"
+        )
+    if options.by == "op" and config.recipe.precision in TRUE_LOW:
+        raise RecipeError(
+            f"by='op' with precision={config.recipe.precision!r}: operations are kept from autocast, which it does not "
+            "use: choose by='module'"
         )
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
@@ -99,9 +105,10 @@ class _Sensitivity:
             return
         yield self._progress("Measuring the noise of FP32 against itself")
         limits = fix_limits(self.config, self.workload, start, reference, options)
-        self.oracle = Oracle(self.config, self.workload, start, reference, limits)
-        yield self._progress("Ranking modules")
-        self.scores = rank(self.config, self.workload, start, trial_recipe(self.config.recipe))
+        self.oracle = Oracle(self.config, self.workload, start, reference, limits, options.by)
+        yield self._progress(f"Ranking {self._things}")
+        ranked = rank_operations if options.by == "op" else rank
+        self.scores = ranked(self.config, self.workload, start, trial_recipe(self.config.recipe))
         self.state, self.answer = "searching", "The search goes on."
         yield self.report(final=False)
         yield from self._searched(limits)
@@ -121,7 +128,10 @@ class _Sensitivity:
                 return
         yield from self._end(
             "none",
-            "No set of modules makes it pass: what fails lies outside of modules (the model's own forward or the "
+            "No set of operations makes it pass: what fails lies in the gradients of what stays low, or in the loss "
+            "scale."
+            if self.options.by == "op"
+            else "No set of modules makes it pass: what fails lies outside of modules (the model's own forward or the "
             "loss), in stored weights, or in the loss scale.",
         )
 
@@ -133,7 +143,7 @@ class _Sensitivity:
         try:
             kept = next(queries)
             while not self._spent():
-                yield self._progress(_asked(kept))
+                yield self._progress(self._asked(kept))
                 judgement = self.oracle.judge(kept)
                 self.evaluations += 1
                 if self.evaluations % REPORT_EVERY == 0:
@@ -149,7 +159,7 @@ class _Sensitivity:
         if self.options.speed:
             yield self._progress("Timing the recipe with the set in place")
             assert self.start is not None
-            self.speed = short_speed(self.config, self.workload, self.start, minimal)
+            self.speed = short_speed(self.config, self.workload, self.start, minimal, self.options.by)
         listed = ", ".join(minimal)
         yield from self._end(
             "found",
@@ -171,18 +181,28 @@ class _Sensitivity:
             return f"The budget ended after {self.evaluations} evaluations, before any set had passed: raise it."
         return (
             f"The budget ended after {self.evaluations} evaluations: the smallest set known to pass has {len(best)} "
-            "modules, which may be more than needed. Raise max_evaluations or max_seconds to go on."
+            f"{self._things}, which may be more than needed. Raise max_evaluations or max_seconds to go on."
         )
 
     def _progress(self, message: str) -> Progress:
         total = self.search.expected_total if self.search is not None else max(self.evaluations + 1, 10)
         return Progress(done=self.evaluations, total=min(total, self.options.max_evaluations), message=message)
 
+    @property
+    def _things(self) -> str:
+        return "operations" if self.options.by == "op" else "modules"
+
+    def _asked(self, kept: frozenset[str]) -> str:
+        if not kept:
+            return "Trying the recipe as it is"
+        return f"Trying with {len(kept)} {self._things if len(kept) > 1 else self._things[:-1]} in FP32"
+
     def report(self, final: bool) -> Report:
         """What is known so far."""
         best = self._best()
         content = {
             "state": self.state,
+            "by": self.options.by,
             "answer": self.answer,
             "minimal": list(self.found.minimal) if self.found and self.found.minimal is not None else None,
             "smallest_passing": best,
@@ -205,7 +225,7 @@ class _Sensitivity:
     def _recipe(self, kept: tuple[str, ...]) -> Recipe:
         recipe = self.config.recipe
         name = f"{recipe.name}, {len(kept)} in FP32"[:80]
-        return msgspec.structs.replace(recipe, name=name, fp32_modules=(*recipe.fp32_modules, *kept))
+        return keeping(msgspec.structs.replace(recipe, name=name), kept, self.options.by)
 
     def _certificate(self) -> dict[str, Any] | None:
         """Everything it takes to repeat the proof."""
@@ -250,12 +270,6 @@ class _Sensitivity:
             train_s=time.monotonic() - self.began,
             warmup_s=0.0,
         )
-
-
-def _asked(kept: frozenset[str]) -> str:
-    if not kept:
-        return "Trying the recipe as it is"
-    return f"Trying with {len(kept)} module{'s' if len(kept) > 1 else ''} in FP32"
 
 
 def _judged(judgement: Judgement | None) -> dict[str, Any] | None:

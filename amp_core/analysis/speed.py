@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from amp_core.analysis.start import Start, reference_recipe, step_at, trial_recipe
+from amp_core.analysis.start import By, Start, reference_recipe, step_at, trial_recipe
 from amp_core.config import RunConfig
 from amp_core.precision import precision_for
 from amp_core.setup import device_named
@@ -20,9 +20,9 @@ BLOCK_S = 0.25
 WARMUP_STEPS = 3
 
 
-def short_speed(config: RunConfig, workload: Workload, start: Start, kept: tuple[str, ...]) -> dict[str, Any]:
+def short_speed(config: RunConfig, workload: Workload, start: Start, kept: tuple[str, ...], by: By) -> dict[str, Any]:
     """Samples per second of FP32, and of the recipe with those modules kept; not where the recipe is emulated."""
-    recipe = trial_recipe(config.recipe, kept)
+    recipe = trial_recipe(config.recipe, kept, by)
     if precision_for(recipe, device_named(config.device)).numerics == "emulated":
         return {"measured": False, "sentence": "Speed is not measured: fp16 is emulated on this device."}
     arms = [step_at(config, workload, start, one) for one in (reference_recipe(config.recipe), recipe)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import torch
@@ -20,6 +20,8 @@ from amp_core.setup import build_step, device_named
 from amp_core.step import TrainStep
 from amp_core.training_data import TrainingData, batch_hash
 from amp_core.workload import Workload
+
+By: TypeAlias = Literal["module", "op"]  # what is kept in FP32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +59,16 @@ def reference_recipe(recipe: Recipe) -> Recipe:
     )
 
 
-def trial_recipe(recipe: Recipe, fp32_modules: tuple[str, ...] = ()) -> Recipe:
-    """The recipe with more modules in FP32, without what changes no numbers and costs time for every trial."""
-    kept = (*recipe.fp32_modules, *fp32_modules)
-    return msgspec.structs.replace(recipe, fp32_modules=kept, compile=False, ema_decay=None)
+def keeping(recipe: Recipe, kept: tuple[str, ...], by: By) -> Recipe:
+    """The recipe with more in FP32: modules, or operations."""
+    if by == "op":
+        return msgspec.structs.replace(recipe, fp32_ops=(*recipe.fp32_ops, *kept), compile=False)
+    return msgspec.structs.replace(recipe, fp32_modules=(*recipe.fp32_modules, *kept))
+
+
+def trial_recipe(recipe: Recipe, kept: tuple[str, ...] = (), by: By = "module") -> Recipe:
+    """`keeping`, without what changes no numbers and costs time for every trial."""
+    return keeping(msgspec.structs.replace(recipe, compile=False, ema_decay=None), kept, by)
 
 
 def find_start(config: RunConfig, workload: Workload, number: int, horizon: int) -> Start:

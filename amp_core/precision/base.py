@@ -11,6 +11,7 @@ from torch import nn
 
 from amp_core.config import Recipe
 from amp_core.precision.fp32_modules import keep_in_fp32, matching_modules
+from amp_core.precision.fp32_ops import KeptOps, keep_ops_in_fp32
 from amp_core.precision.layout import channels_last_inputs
 from amp_core.precision.tf32 import tf32_off, tf32_on
 
@@ -28,6 +29,7 @@ class Fp32:
     def __init__(self, recipe: Recipe, device: torch.device) -> None:
         self.recipe = recipe
         self.device = device
+        self.kept_ops: KeptOps | None = None  # while `applied` is open, if the recipe names any
 
     def prepare(self, model: nn.Module) -> None:
         """Change the weights as the recipe wants them stored, before the optimizer takes them."""
@@ -36,7 +38,9 @@ class Fp32:
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        """Set up what lasts for the whole run and undo it afterwards. Raises `RecipeError` for an unknown module."""
+        """Set up what lasts for the whole run and undo it afterwards. Raises `RecipeError` for an unknown module
+        or operation.
+        """
         with ExitStack() as stack:
             stack.enter_context(self._fp32_arithmetic())
             if self.recipe.channels_last:
@@ -44,6 +48,8 @@ class Fp32:
             if self.recipe.fp32_modules:
                 modules = matching_modules(model, self.recipe.fp32_modules, "fp32_modules")
                 stack.enter_context(keep_in_fp32(modules.values(), self.device.type))
+            if self.recipe.fp32_ops:
+                self.kept_ops = stack.enter_context(keep_ops_in_fp32(self.recipe.fp32_ops, self.device.type))
             yield
 
     def _fp32_arithmetic(self) -> AbstractContextManager[None]:

@@ -64,6 +64,9 @@ class Proof:
         if self._log.error:
             took_effect = None
             sentence = f"The operations of this step could not be recorded to the end ({self._log.error})."
+        unmet = kept_ops.never_called() if (kept_ops := self._step.precision.kept_ops) is not None else []
+        if unmet:
+            sentence += f" fp32_ops {', '.join(unmet)}: no call has met such a rule, so it changes nothing."
         fused = {"optimizer": any(g.get("fused") for o in self._step.optimizers for g in o.param_groups)}
         if seen.fused_attention:
             fused["attention"] = True
@@ -110,6 +113,11 @@ def judged(recipe: Recipe, flops: dict[str, int], kept_flops: dict[str, int]) ->
     if share >= TAKES_EFFECT:
         return True, f"{asked} was asked for, and {_percent(share)} of the FLOPs of matrix products ran in it."
     others = _types({dtype: count for dtype, count in free.items() if not dtype.startswith(asked)})
+    if recipe.fp32_ops:
+        return None, (
+            f"{_percent(1 - share)} of the FLOPs of matrix products ran in {others}, and fp32_ops keeps "
+            f"{', '.join(recipe.fp32_ops)} in FP32: whether {asked} took effect elsewhere cannot be told."
+        )
     return False, (
         f"{asked} was asked for, but {_percent(1 - share)} of the FLOPs of matrix products ran in {others}: look for "
         "an autocast that the workload switches off, a .float(), or operations that autocast does not lower."

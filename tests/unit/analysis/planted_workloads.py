@@ -39,6 +39,13 @@ class Swamped(nn.Linear):
         return nn.functional.linear(x, self.weight, self.bias + offset) - offset
 
 
+class Detoured(nn.Linear):
+    """A linear layer whose outputs go above fp16's range and return: exact in FP32, infinite in fp16."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 3e6 / 3e6
+
+
 class Culprit(Plain):
     """A residual layer around a layer that fails."""
 
@@ -51,17 +58,19 @@ class Culprit(Plain):
 
 
 class Planted(Workload):
-    """A chain of residual layers; ``tall`` and ``swamped`` name the places of those that fail, as ``3,17``."""
+    """Residual layers in a chain; ``tall``, ``swamped`` and ``detoured`` name places of those that fail: ``3,17``."""
 
     depth: int = 12
     width: int = 16
     tall: str = ""
     swamped: str = ""
+    detoured: str = ""
     lr: float = 1e-3
 
     def model(self) -> nn.Module:
         kinds: dict[int, type[nn.Linear]] = {int(place): Tall for place in self.tall.split(",") if place}
         kinds |= {int(place): Swamped for place in self.swamped.split(",") if place}
+        kinds |= {int(place): Detoured for place in self.detoured.split(",") if place}
         layers = [
             Culprit(self.width, kinds[place]) if place in kinds else Plain(self.width) for place in range(self.depth)
         ]
