@@ -2,15 +2,24 @@
 
 import { ChartView } from "../lib/chart.js";
 import { drawFigures } from "../lib/figure.js";
+import { wireHeat } from "../lib/heat.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
-import { explore } from "../lib/whatif.js";
 import { closeupLoader } from "../lib/zoom.js";
 
 const data = pageData();
 const explorer = document.querySelector("[data-whatif]");
-if (explorer instanceof HTMLElement && data.whatif) explore(explorer, data.whatif, data.id);
+if (explorer instanceof HTMLElement && data.whatif) {
+  const picture = data.whatif;
+  const observer = new IntersectionObserver(async (entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    observer.disconnect();
+    (await import("../lib/whatif.js")).explore(explorer, picture, data.id);
+    explorer.dataset.whatif = "ready";
+  }, { rootMargin: "200px" });
+  observer.observe(explorer);
+}
 const points = `/runs/${data.id}/points`;
 const store = new PointStore(data.max_points);
 /** @type {Set<number>} */
@@ -21,7 +30,7 @@ const shared = { data, store, skips: new Map([[data.id, skipped]]), load: pointL
 const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
 const drawNow = () => charts.forEach((chart) => chart.draw());
 const redraw = liveDrawing(charts);
-const swap = throttled(() => refreshRegions(), 1500);
+const swap = throttled(() => refreshRegions(() => wireHeat(document)), 1500);
 
 /** @param {number} step */
 function showStep(step) {
@@ -57,11 +66,12 @@ const live = new Live(`/api/v1/runs/${data.id}/stream`, {
   run: () => swap(),
   end() {
     live.finish();
-    refreshRegions();
+    refreshRegions(() => wireHeat(document));
   },
 }, { place: data.place, done: data.done });
 
 log.scrollTop = log.scrollHeight;
 document.addEventListener("themechange", drawNow);
 drawFigures(data.figures ?? [], data);
+wireHeat(document);
 drawNow();
