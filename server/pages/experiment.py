@@ -17,11 +17,14 @@ from server.errors import NotFound
 from server.experiments import queries, service
 from server.metrics.cursors import experiment_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS
-from server.pages import analyses, colours, diagnoses, figures, runs_table, verdicts
+from server.pages import analyses, colours, costs, diagnoses, figures, runs_table, verdicts
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.gallery import gallery_of
+from server.pages.heat import heat_choices
+from server.pages.module_table import modules_by_recipe
 from server.pages.render import page
+from server.pages.tradeoff import tradeoff
 from server.state import DatabaseOf, SettingsOf
 
 router = APIRouter(include_in_schema=False)
@@ -51,6 +54,8 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
     by_id = {run_id: result for run_id, result in results}  # noqa: C416 - a mypy-checked shape
     for run in experiment["runs"]:
         run["result"] = by_id.get(run["id"])
+    emulated = {item["recipe"] for item in comparison["recipes"] if item["numerics"] == "emulated"}
+    cards = verdicts.cards(comparison, styles)
     hero = figures.evaluation(primary["metric"], primary["label"], primary["unit"])
     charts = figures.experiment_charts() + figures.further_charts(_tracked_series(experiment), hero)
     return {
@@ -61,8 +66,14 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
         "baseline": comparison["baseline"],
         "control_sentence": (comparison["control"] or {}).get("sentence"),
         "styles": styles,
-        "any_emulated": any(item["numerics"] == "emulated" for item in comparison["recipes"]),
-        "cards": verdicts.cards(comparison, styles),
+        "any_emulated": bool(emulated),
+        "cards": cards,
+        "next": verdicts.first_step(cards),
+        "tradeoff": tradeoff(comparison, styles),
+        "skips": costs.skips(experiment, styles),
+        "memory": costs.memory(experiment, styles, emulated),
+        "modules": modules_by_recipe(session, experiment, styles),
+        "heats": heat_choices(session, experiment, styles),
         "hero": hero,
         "charts": charts,
         "analyses": analyses.listed(session, experiment_id),

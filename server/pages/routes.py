@@ -9,9 +9,11 @@ from server.pages import (
     appearance,
     assets,
     changes,
+    compare,
     control,
     experiment,
     guide,
+    heat,
     home,
     list_actions,
     people,
@@ -37,8 +39,10 @@ for part in (
     run,
     analyses,
     guide,
+    heat,
     points,
     changes,
+    compare,
     appearance,
 ):
     router.include_router(part.router)

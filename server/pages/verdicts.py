@@ -49,6 +49,9 @@ def _card(
         "points": _points(item),
         "steps": _next_steps(item),
         "why": item.get("why", ""),
+        "gain": gain["sentence"],
+        "gain_why": gain.get("why", ""),
+        "gain_measured": gain["measured"],
         "whisker": draw(scale, difference, f"{item['recipe']}: {text}") if scale and difference else None,
         "quality_text": text,
         "mean": quality["candidate_mean"] if quality else None,
@@ -59,6 +62,15 @@ def _card(
         "stability": _stability(item),
         "stability_notes": _stability_notes(item),
     }
+
+
+def first_step(cards: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The one thing to do next: what settles an open recipe, else the cure of a bad one; None when nothing is open."""
+    for verdict in ("INCONCLUSIVE", "UNSAFE"):
+        for card in cards:
+            if card["verdict"] == verdict and card["steps"]:
+                return {"recipe": card["recipe"], **card["steps"][0]}
+    return None
 
 
 def _difference(quality: dict[str, Any] | None) -> Difference | None:

@@ -155,6 +155,9 @@ def gradient_exponents(session: Session, run: dict[str, Any]) -> dict[str, Any] 
         "height": CELL_H * (high - low + 1),
         "levels": _levels(columns, high),
         "window": _window(columns, name, low, high),
+        "high": high,
+        "cell": CELL_H,
+        "power": _power(last.scale),
         "ticks": [
             {"y": CELL_H * (high - exponent) + CELL_H, "text": f"2{str(exponent).translate(_SUPERSCRIPT)}"}
             for exponent in range(high, low - 1, -1)
@@ -197,23 +200,22 @@ def _levels(columns: Sequence[tuple[ExponentSample, Histogram]], high: int) -> l
 
 def _window(
     columns: Sequence[tuple[ExponentSample, Histogram]], name: str, low: int, high: int
-) -> list[dict[str, str]]:
-    """The format's edges at each step's loss scale as stepped lines; edges outside of the picture are left out."""
+) -> list[dict[str, Any]]:
+    """The format's edges at each step's loss scale as stepped lines; those outside of the picture have no path."""
     of, width = FORMATS[name], cell_width(len(columns))
-    lines = []
+    lines: list[dict[str, Any]] = []
     for label, edge in (
         ("overflow", of.max_exponent + 1),
         ("subnormal", of.min_normal),
         ("zero", of.min_subnormal - 1),  # half of the smallest number; what is above rounds up to it
     ):
         heights = [CELL_H * (high + 1 - (edge - _power(sample.scale))) for sample, _ in columns]
-        if not any(0 <= height <= CELL_H * (high - low + 1) for height in heights):
-            continue
         path = "".join(
             f"{'M' if index == 0 else 'L'}{width * index} {height}H{width * (index + 1)}"
             for index, height in enumerate(heights)
         )
-        lines.append({"label": label, "path": path})
+        seen = any(0 <= height <= CELL_H * (high - low + 1) for height in heights)
+        lines.append({"label": label, "path": path if seen else "", "edge": edge})
     return lines
 
 

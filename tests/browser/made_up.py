@@ -162,8 +162,18 @@ def common_columns(
         column("grad/norm", part, here * (0.0 if shape.dead else 3.1), start),
         column("perf/samples_per_s", part, rng.normal(shape.speed, shape.speed * 0.02, len(part)), start),
         column("memory/process_bytes", part, 4.1e8 + 2e5 * part, start),
+        *memory_columns(part[:1], shape, start),
         column("grad/underflow_fraction", part[:1], np.array([0.99 if shape.dead else 0.004]), start),
     ]
+
+
+def memory_columns(step: NDArray[np.int64], shape: Shape, start: float) -> list[events.Column]:
+    """The parts of a training's memory, told once; a faster recipe saves half of what it keeps for backward."""
+    if step[0] > 1:
+        return []
+    saved = 10.4e6 if shape.speed > 1000 else 20.8e6
+    parts = {"weights": 2.9e6, "gradients": 2.9e6, "optimizer": 5.8e6, "saved_for_backward": saved}
+    return [column(f"memory/{name}_bytes", step, np.array([value]), start) for name, value in parts.items()]
 
 
 def evaluated_at(step: int, steps: int, shape: Shape, rng: np.random.Generator) -> float:

@@ -1,6 +1,8 @@
 /** The experiment page: charts over all runs, one legend, live points, findings swapped in as they come. */
 
+import { remember } from "../lib/address.js";
 import { ChartView } from "../lib/chart.js";
+import { wireHeatChoice } from "../lib/heat.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
@@ -24,8 +26,8 @@ const drawNow = () => charts.forEach((chart) => chart.draw());
 
 /** The address always shows the same view after a reload, and to whoever gets the link. */
 function rememberView() {
-  const query = new URLSearchParams([...hidden].map((name) => ["hide", name]).concat(charts.filter((chart) => chart.full).map((chart) => ["full", chart.chart.id])));
-  history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}${location.hash}`);
+  remember("hide", [...hidden]);
+  remember("full", charts.filter((chart) => chart.full).map((chart) => chart.chart.id));
 }
 
 function wireLegend() {
@@ -79,5 +81,7 @@ const live = new Live(`/api/v1/experiments/${data.id}/stream?${new URLSearchPara
 
 wireLegend();
 wireFolds();
+const heats = /** @type {HTMLElement | null} */ (document.querySelector("[data-heat-choice]"));
+if (heats) wireHeatChoice(heats);
 document.addEventListener("themechange", drawNow);
 drawNow();
