@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pwd
@@ -13,6 +14,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 ENVIRONMENT = "TEST_POSTGRES_URL"
 _DURABLE = ("-c", "listen_addresses=")
@@ -90,6 +93,18 @@ class PostgresProcess:
             self._process.send_signal(how)
             self._process.wait(timeout=20)
             self._process = None
+
+    def crash(self) -> None:
+        """Kill it with every process that serves a connection, as a failing host does."""
+        assert self._process is not None
+        family = [psutil.Process(self._process.pid)]
+        family += family[0].children(recursive=True)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait(timeout=20)
+        psutil.wait_procs(family[1:], timeout=20)
+        self._process = None
 
     def remove(self) -> None:
         """Stop it, and delete its folder."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis as redis_client
 
-__all__ = ["redis", "redis_server_url"]
+__all__ = ["RedisProcess", "redis", "redis_server_url"]
 
 ENVIRONMENT = "TEST_REDIS_URL"
 START_TIMEOUT_S = 10.0
@@ -26,33 +27,38 @@ def redis_server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if named:
         yield named.rstrip("/")
         return
-    folder = tmp_path_factory.mktemp("redis")
-    port = _free_port()
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [
-                _binary(),
-                "--port",
-                str(port),
-                "--bind",
-                "127.0.0.1",
-                "--dir",
-                folder,
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    url = f"redis://127.0.0.1:{port}"
+    server = RedisProcess(tmp_path_factory.mktemp("redis"))
     try:
-        _await(url, folder / "log")
-        yield url
+        server.start()
+        yield server.url
     finally:
-        server.terminate()
-        server.wait(timeout=10)
+        server.stop()
+
+
+class RedisProcess:
+    """A server of its own on loopback, without persistence, which a test may stop and start again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = _free_port()
+        self.url = f"redis://127.0.0.1:{self._port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        arguments = ["--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [_binary(), *arguments, "--save", "", "--appendonly", "no"], stdout=log, stderr=log
+            )
+        _await(self.url, self._folder / "log")
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it by a signal; SIGKILL is as good as a crash."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(timeout=10)
+            self._process = None
 
 
 @pytest.fixture

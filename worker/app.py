@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from typing import Any
 
@@ -13,6 +14,10 @@ from celery.signals import worker_shutting_down
 from server.broker.publish import QUEUE, TASK, TIMEOUT_S
 from server.settings import Settings
 from worker.foreman import Foreman
+
+RESTART_S = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 def make_app(settings: Settings, foreman: Foreman) -> Celery:
@@ -50,10 +55,14 @@ def make_app(settings: Settings, foreman: Foreman) -> Celery:
 def serve(app: Celery, foreman: Foreman, name: str, num_slots: int) -> int:
     """Consume messages until a signal ends the worker; return the exit code.
 
+    A consumer that fails is followed by another: its broker is a doorbell only, and no reason to end runs.
     On the first signal the children are killed at once: Celery waits for its threads, and they wait for the children.
     """
 
+    stopping = threading.Event()
+
     def stop(**_: Any) -> None:
+        stopping.set()
         foreman.stop()
 
     warnings.filterwarnings("ignore", category=SecurityWarning)  # about root and pickle; only JSON is accepted here
@@ -61,18 +70,29 @@ def serve(app: Celery, foreman: Foreman, name: str, num_slots: int) -> int:
         logging.getLogger(chatty).setLevel(logging.WARNING)
     worker_shutting_down.connect(stop)
     try:
-        worker = app.Worker(
-            hostname=f"ampboard@{name}",
-            pool="threads",
-            concurrency=num_slots,
-            queues=[QUEUE],
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-            loglevel="INFO",
-            quiet=True,
-        )
-        worker.start()
+        while True:
+            exit_code = _consume(app, name, num_slots)
+            if stopping.is_set() or not exit_code:
+                return exit_code
+            _log.warning("the consumer of messages failed: runs are claimed by polling until the next one is up")
+            if stopping.wait(RESTART_S):
+                return exit_code
     finally:
         worker_shutting_down.disconnect(stop)
+
+
+def _consume(app: Celery, name: str, num_slots: int) -> int:
+    """One consumer, to its end. It ends by itself where Celery cannot mend a connection that broke."""
+    worker = app.Worker(
+        hostname=f"ampboard@{name}",
+        pool="threads",
+        concurrency=num_slots,
+        queues=[QUEUE],
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        loglevel="INFO",
+        quiet=True,
+    )
+    worker.start()
     return int(worker.exitcode or 0)

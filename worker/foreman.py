@@ -23,6 +23,7 @@ from worker.checkpoints import drop_checkpoints, with_checkpoints
 from worker.ending import Ending, Reason
 from worker.record import Recorder
 from worker.run_config import limits_of, run_config
+from worker.scratch import scratch_of
 from worker.slots import Slot, SlotPool
 from worker.supervise import Supervision
 from worker.workload_files import WorkloadMissing, locate, workload_folders
@@ -112,7 +113,7 @@ class Foreman:
 
     def _run(self, slots: Slots, claimed: ClaimedRun, requests: Requests) -> None:
         """Run one claimed attempt; whatever goes wrong here, the slot is free afterwards and the run not stuck."""
-        scratch = self._settings.data_dir / "scratch" / f"{claimed.run_id}-{claimed.attempt}"
+        scratch = scratch_of(self._settings.data_dir, claimed.run_id, claimed.attempt)
         with bound_run(claimed.run_id):
             try:
                 self._supervise(slots, claimed, requests, scratch)

@@ -13,6 +13,7 @@ from server.queue.reap import Reaper
 from server.settings import Settings
 from worker.checkpoints import drop_forgotten
 from worker.foreman import Foreman
+from worker.scratch import drop_left_scratch
 
 POLL_S = 2.0
 TIDY_S = 60.0
@@ -28,7 +29,7 @@ class Rounds:
         self._poll_s = min(POLL_S, settings.sweep_s)
         self._sweep_s = settings.sweep_s
         self._database, self._data_dir = database, settings.data_dir
-        self._tidy_at = time.monotonic() + TIDY_S
+        self._tidy_at = time.monotonic()
         self._reaper = Reaper(database, patience_s=settings.lease_s)
         self._broker = EmbeddedBroker(settings) if settings.embedded_broker else None
         self._stopped = threading.Event()
@@ -63,6 +64,7 @@ class Rounds:
                 _log.warning("%s; runs are claimed by polling meanwhile", error)
         if time.monotonic() >= self._tidy_at:
             self._tidy_at = time.monotonic() + TIDY_S
+            drop_left_scratch(self._database, self._data_dir)
             drop_forgotten(self._database, self._data_dir)
         for lost in self._reaper.reap():
             _log.warning("run %d lost attempt %d and is %s", lost.run_id, lost.attempt, lost.state)

@@ -134,7 +134,14 @@ class Site:
         self._list(path)
 
     def submit(
-        self, workload: str, *, seeds: int = 1, steps: int = 100, kind: str = "train", **config: Any
+        self,
+        workload: str,
+        *,
+        seeds: int = 1,
+        first_seed: int = 0,
+        steps: int = 100,
+        kind: str = "train",
+        **config: Any,
     ) -> list[int]:
         """Queue one run per seed, in FP32 unless ``recipe`` says otherwise, and ring the doorbell."""
         row = self._workload(workload)
@@ -156,7 +163,7 @@ class Site:
                 Run(experiment_id=experiment.id, kind=kind, role="baseline", recipe_name=recipe["name"], recipe=recipe,
                     seed=seed, steps=steps, config={**place, **config}, state="queued",
                     created_at=now, **columns)
-                for seed in range(seeds)
+                for seed in range(first_seed, first_seed + seeds)
             ]  # fmt: skip
             session.add_all(runs)
             session.flush()
