@@ -18,6 +18,7 @@ from amp_core.forensics.subject import Arm, Subject, stored_low
 from amp_core.forensics.symptoms import find_symptom
 
 MAX_TRIALS = 8
+SCALE_LIMITS = (2.0**-126, 2.0**126)  # of FP32's normal numbers, which a scaler's state is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ def find_cure(
     ``scale`` is a loss scale that fits, where the fault depends on it.
     """
     first: Cure | None = None
-    for number, cure in enumerate(_candidates(subject, arm, symptom, faults, scale)):
+    for number, cure in enumerate(candidates(subject, arm, symptom, faults, scale)):
         if number == MAX_TRIALS or (number and subject.late):
             break
         first = first or cure
@@ -81,9 +82,10 @@ def as_trial(subject: Subject, cure: Cure) -> Subject:
     return replace(subject, model=lambda: build().float(), recipe=cure.recipe)
 
 
-def _candidates(
+def candidates(
     subject: Subject, arm: Arm, symptom: Symptom, faults: list[Fault], scale: float | None
 ) -> Iterator[Cure]:
+    """Every cure worth a trial, the likeliest first; each is a recipe that can be submitted."""
     if symptom.kind in ("zero_gradients", "endless_skips", "non_finite_gradients") and scale is not None:
         yield from _scaling(arm.recipe, scale)
     if stored_low(subject, arm.recipe) is not None:
@@ -110,10 +112,23 @@ def _scaling(recipe: Recipe, scale: float) -> Iterator[Cure]:
             sentence="use dynamic loss scaling (GradScaler, init_scale 65536)",
         )
         return
-    chosen = msgspec.structs.replace(recipe.scaler, init_scale=scale)
+    chosen = starting_at(recipe.scaler, scale)
+    bounds = [name for name in ("min_scale", "max_scale") if getattr(chosen, name) != getattr(recipe.scaler, name)]
+    moved = "".join(f", with {name} {getattr(chosen, name):g}" for name in bounds)
     yield Cure(
         recipe=msgspec.structs.replace(recipe, scaler=chosen),
-        sentence=f"start the loss scale at {scale:g}",
+        sentence=f"start the loss scale at {chosen.init_scale:g}{moved}",
+    )
+
+
+def starting_at(scaler: Scaler, scale: float) -> Scaler:
+    """The same rules from another positive scale, within what a scaler can hold; a bound that excludes it gives way."""
+    scale = min(max(scale, SCALE_LIMITS[0]), SCALE_LIMITS[1])
+    return msgspec.structs.replace(
+        scaler,
+        init_scale=scale,
+        min_scale=min(scaler.min_scale, scale),
+        max_scale=None if scaler.max_scale is None else max(scaler.max_scale, scale),
     )
 
 
