@@ -29,25 +29,35 @@ class Reaped:
     state: str
 
 
-def reap(session: Session, now: datetime | None = None) -> list[Reaped]:
-    """End attempts whose lease has expired; requeue their runs while attempts are left, else fail them."""
+MAX_AHEAD_S = 600.0  # no lease is given for so long, so one that ends later is of a clock that was set back since
+
+
+def reap(session: Session, now: datetime | None = None, max_ahead_s: float = math.inf) -> list[Reaped]:
+    """End attempts whose lease has expired; requeue their runs while attempts are left, else fail them.
+
+    So do attempts whose lease ends more than ``max_ahead_s`` from now: nobody renewed it since the clock was set back.
+    """
     now = now or store_now(session)
-    expired = select(Run).where(Run.state == "running", Run.lease_expires_at < now)
+    over = Run.lease_expires_at < now
+    if math.isfinite(max_ahead_s):
+        over = or_(over, Run.lease_expires_at > now + timedelta(seconds=max_ahead_s))
+    expired = select(Run).where(Run.state == "running", over)
     return [_lose(session, run, _silence(session, run), now) for run in _locked(session, expired)]
 
 
 class Reaper:
     """Reaps again and again, and patiently when silence may not be the workers' fault.
 
-    After an outage of the store, a start, or a sleep of this host, workers get ``patience_s`` (a lease's length) to
-    renew before anything is taken from them.
+    After an outage of the store, a start, a sleep of this host, or a jump of the store's clock, workers get
+    ``patience_s`` (a lease's length) to renew before anything is taken from them.
     """
 
     def __init__(self, database: Database, patience_s: float) -> None:
         self._database = database
         self._patience_s = patience_s
         self._last = -math.inf  # wall clock: monotonic time stands still while the host sleeps
-        self._patient_until = -math.inf
+        self._store_ahead_s: float | None = None  # of the store's clock over monotonic time, at the last round
+        self._patient_until = -math.inf  # monotonic
         self._is_store_away = False
 
     def reap(self) -> list[Reaped]:
@@ -57,13 +67,22 @@ class Reaper:
         try:
             with self._database.write() as session:
                 now = store_now(session)
-                if is_late or self._is_store_away:  # workers can renew only from now on
-                    self._patient_until = time.time() + self._patience_s
+                has_jumped = self._has_jumped(now)
+                if is_late or self._is_store_away or has_jumped:  # workers can renew only from now on
+                    self._patient_until = time.monotonic() + self._patience_s
                 self._is_store_away = False
-                return [] if time.time() < self._patient_until else reap(session, now)
+                if time.monotonic() < self._patient_until:
+                    return []
+                return reap(session, now, max(MAX_AHEAD_S, 10 * self._patience_s))
         except StoreUnavailable:
             self._is_store_away = True
             raise
+
+    def _has_jumped(self, now: datetime) -> bool:
+        """Whether the store's clock was set since the last round, by enough to end a lease before its time."""
+        ahead_s = now.timestamp() - time.monotonic()
+        before_s, self._store_ahead_s = self._store_ahead_s, ahead_s
+        return before_s is not None and abs(ahead_s - before_s) > self._patience_s / 4
 
 
 def release(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import NoReturn
 
 import pytest
@@ -193,6 +194,9 @@ def test_a_reaper_gives_workers_time_after_a_start_a_sleep_and_an_outage(
         must_take(queue)
     clock = 1000.0
     monkeypatch.setattr("server.queue.reap.time.time", lambda: clock)
+    monkeypatch.setattr("server.queue.reap.time.monotonic", lambda: clock)
+    monkeypatch.setattr("server.queue.reap.store_now", lambda _: datetime.fromtimestamp(clock + ahead_s, UTC))
+    ahead_s = 1.8e9
     reaper = Reaper(database, patience_s=15)
 
     def rounds(seconds: float) -> list[int]:
@@ -212,6 +216,45 @@ def test_a_reaper_gives_workers_time_after_a_start_a_sleep_and_an_outage(
     assert rounds(10) == [], "the store is back only now, however long it was away"
     assert rounds(14) == []
     assert rounds(2) == [run_id]
+
+
+def test_a_jump_of_the_stores_clock_takes_no_run_from_a_worker_that_renews(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Back or forth: whoever renews afterwards keeps its run; a lease of the time before is no protection for ever."""
+    clock, ahead_s = 1000.0, 1.8e9
+    monkeypatch.setattr("server.queue.reap.time.time", lambda: clock)
+    monkeypatch.setattr("server.queue.reap.time.monotonic", lambda: clock)
+
+    def store_now(_: object = None) -> datetime:
+        return datetime.fromtimestamp(clock + ahead_s, UTC)
+
+    monkeypatch.setattr("server.queue.reap.store_now", store_now)
+    with database.write() as session:
+        queue = Queue(session)
+        alive, dead = queue.experiment(2)
+        for _ in range(2):
+            assert claim(session, 1, ["cpu"], 15, store_now()) is not None
+    reaper = Reaper(database, patience_s=15)
+
+    def rounds(num: int, *attempts: tuple[int, int]) -> list[int]:
+        nonlocal clock
+        lost = []
+        for _ in range(num):
+            clock += 5
+            with database.write() as session:
+                renew(session, 1, attempts, 15, store_now())
+            lost += [reaped.run_id for reaped in reaper.reap()]
+        return lost
+
+    assert rounds(5, (alive, 1), (dead, 1)) == []
+    ahead_s += 3600
+    assert reaper.reap() == [], "every lease has expired by the new clock"
+    assert rounds(5, (alive, 1), (dead, 1)) == []
+    ahead_s -= 7200
+    assert rounds(2, (alive, 1)) == []
+    assert rounds(5, (alive, 1)) == [dead], "its lease ends in two hours, and nobody renews it"
+    assert rounds(5, (alive, 1)) == []
 
 
 def turned_away() -> NoReturn:
