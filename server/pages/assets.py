@@ -1,7 +1,7 @@
 """Static files: compressed once in memory, named by content hash, cached for ever.
 
-`web/css/*.css` becomes one `app.css`; `web/js` is served as it is, so that modules import each other by relative paths
-below one hashed folder; Plotly.js comes from the installed `plotly` package.
+`web/css/*.css` becomes one `app.css`; a page's script comes with the modules it imports, and `web/js/lib` is there by
+itself for what a page imports later; Plotly.js comes from the installed `plotly` package.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 
 from server.pages import colours
+from server.pages.bundle import bundle
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 CSS_ORDER = ("tokens.css", "base.css", "shell.css", "components.css", "charts.css", "pages.css", "lists.css")
@@ -59,10 +60,14 @@ class Assets:
 
     def __init__(self, root: Path = WEB) -> None:
         self.files = {"app.css": self._css(root).encode()}
-        for path in sorted((root / "js").rglob("*.js")):
-            relative = path.relative_to(root / "js")
-            if relative.parts[0] != "tests":
-                self.files[relative.as_posix()] = path.read_bytes()
+        found = {path.relative_to(root / "js"): path for path in sorted((root / "js").rglob("*.js"))}
+        sources = {
+            relative.as_posix(): path.read_text("utf-8")
+            for relative, path in found.items()
+            if relative.parts[0] != "tests"
+        }
+        for name, source in sources.items():
+            self.files[name] = (source if name.startswith("lib/") else bundle(sources, name)).encode()
         self.files["icon.svg"] = (root / "icon.svg").read_bytes()
         digest = hashlib.sha256()
         for name, content in self.files.items():
