@@ -84,6 +84,7 @@ class Recorder:
         """Store what has come in; True when nothing is left to store."""
         records = [*self._drain(), *last]
         if self.lost.is_set():
+            self._spool.clear()  # the heartbeat may have found out first
             return True
         if self._is_refused:
             records = list(last)  # what comes after a refusal would leave a gap; how it ended is still stored

@@ -22,6 +22,13 @@ from server.db.errors import StoreError, StoreUnavailable, translate
 
 BUSY_TIMEOUT_MS = 10_000
 JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
+NETWORK = {  # libpq's own: how soon a silent network is noticed; the URL's query may say otherwise
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 
 
 class Database:
@@ -97,7 +104,8 @@ def _parse(url: str) -> URL:
 
 
 def _server_engine(url: URL) -> Engine:
-    return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=10, pool_timeout=15)
+    network = {name: value for name, value in NETWORK.items() if name not in url.query}
+    return create_engine(url, connect_args=network, pool_pre_ping=True, pool_size=10, max_overflow=10, pool_timeout=15)
 
 
 def _sqlite_engine(url: URL) -> Engine:

@@ -146,6 +146,24 @@ def test_a_lost_lease_stops_all_writing(store: FlakyDatabase, tmp_path: Path) ->
     assert state == "queued"
 
 
+def test_what_was_spooled_for_an_attempt_is_gone_once_it_is_lost(store: FlakyDatabase, tmp_path: Path) -> None:
+    """Whoever finds out first, the recorder or the heartbeat."""
+    lost = threading.Event()
+    recorder = Recorder(store, tmp_path, 1, 1, lost)
+    recorder.start()
+    store.is_away = True
+    recorder.put_frame(frame(1))
+    path = spool_path(tmp_path, 1, 1)
+    deadline = time.monotonic() + 5
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    store.is_away = False
+    lost.set()
+    assert not recorder.finish(COMPLETED, NEVER)
+    assert not path.exists()
+
+
 def test_what_cannot_be_stored_ends_the_run_with_the_reason(store: FlakyDatabase, tmp_path: Path) -> None:
     recorder = Recorder(store, tmp_path, 1, 1, threading.Event())
     recorder.start()
