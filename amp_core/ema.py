@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from amp_core.torch_private.tensors import foreach_lerp_
+
 
 class Ema:
     """Starts from the weights as they are; each `update` moves it by ``1 - decay`` of the distance to them."""
@@ -21,7 +23,7 @@ class Ema:
     def update(self) -> None:
         """Follow the weights after a step that was not skipped; nothing waits for the device."""
         weights = [p.detach().float() for p in self._weights.values()]
-        torch._foreach_lerp_(list(self._averages.values()), weights, 1.0 - self.decay)
+        foreach_lerp_(list(self._averages.values()), weights, 1.0 - self.decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

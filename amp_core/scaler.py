@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from amp_core import grad_scaler_state as private
 from amp_core.config import HysteresisRefill, Scaler, ScalerKind
+from amp_core.torch_private import grad_scaler as private
 
 
 @dataclass(frozen=True, slots=True)

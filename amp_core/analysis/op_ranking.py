@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.library import Library
-from torch.utils._pytree import tree_leaves, tree_map
 
 from amp_core.analysis.ranking import MOVES, ModuleScore, Scorer
 from amp_core.analysis.start import Start, reference_recipe, rewind, step_at
 from amp_core.config import Recipe, RunConfig
 from amp_core.precision.fp32_ops import KEYS, aten_operations, overloads
 from amp_core.seeding import preserved_rng, rng_state, set_rng_state
+from amp_core.torch_private.dispatcher import key_set, schema, withdraw, without
+from amp_core.torch_private.tensors import tree_leaves, tree_map
 from amp_core.workload import Workload
 
 KIND = "operation"
@@ -64,18 +65,18 @@ class _OperationTaps:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Warning only once for all operators")
                 for name, op in _pure_operations():
-                    overload = op._schema.overload_name
+                    overload = schema(op).overload_name
                     spelled = f"{name}.{overload}" if overload else name
                     library.impl(spelled, self._rule(name, op), self._key, allow_override=True)  # type: ignore[no-untyped-call]
             yield
         finally:
-            library._destroy()  # type: ignore[no-untyped-call]
+            withdraw(library)
 
     def _rule(self, name: str, op: Any) -> Any:
-        autocast = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, self._key))
+        autocast = key_set(self._key)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            with torch._C._ExcludeDispatchKeyGuard(autocast):
+            with without(autocast):
                 if not any(_is_wide(leaf) for leaf in tree_leaves((args, kwargs))):
                     return op(*args, **kwargs)
                 rng = rng_state(self._device)
@@ -114,12 +115,12 @@ def _pure_operations() -> list[tuple[str, Any]]:
     for name, names in aten_operations().items():
         if name.startswith("__") or name in MOVES or name.endswith("_copy"):
             continue
-        if any(not getattr(getattr(torch.ops.aten, name), one)._schema.is_mutable for one in names):
+        if any(not schema(getattr(getattr(torch.ops.aten, name), one)).is_mutable for one in names):
             found += [(name, op) for op in overloads(name) if _takes_tensors(op)]
     return found
 
 
 def _takes_tensors(op: Any) -> bool:
-    schema = op._schema
-    returns = any("Tensor" in str(one.type) and one.alias_info is None for one in schema.returns)
-    return returns and any("Tensor" in str(one.type) for one in schema.arguments)
+    signature = schema(op)
+    returns = any("Tensor" in str(one.type) and one.alias_info is None for one in signature.returns)
+    return returns and any("Tensor" in str(one.type) for one in signature.arguments)

@@ -17,8 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from amp_core.analysis.start import Start, reference_recipe, rewind, step_at
 from amp_core.config import TRUE_LOW, Recipe, RunConfig
@@ -27,6 +25,9 @@ from amp_core.precision import Precision, precision_for
 from amp_core.precision.fp32_modules import LOW_DTYPES, matching_modules
 from amp_core.seeding import preserved_rng, rng_state, set_rng_state
 from amp_core.step import TrainStep
+from amp_core.torch_private.dispatcher import TorchDispatchMode, schema
+from amp_core.torch_private.modules import drop_forward_hooks
+from amp_core.torch_private.tensors import tree_leaves, tree_map
 from amp_core.workload import Workload
 
 LOST_SHARE = 0.5  # of a module's nonzero output gradients: then they count as out of range
@@ -139,7 +140,7 @@ class _OwnWork(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         module = self._taps.clock.module
         if module and not (self._taps.busy or self._taps.clock.paused):
-            name = func._schema.name.split("::")[-1]
+            name = schema(func).name.split("::")[-1]
             if name not in MOVES:
                 self._taps.scores[module].own = True
         return func(*args, **(kwargs or {}))
@@ -215,8 +216,7 @@ def _bare_copy(module: nn.Module) -> nn.Module:
     """A copy without hooks, so that it is not watched itself."""
     copied = copy.deepcopy(module)
     for one in copied.modules():
-        one._forward_hooks.clear()
-        one._forward_pre_hooks.clear()
+        drop_forward_hooks(one)
     return copied
 
 

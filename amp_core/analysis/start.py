@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from amp_core.config import Recipe, RunConfig
 from amp_core.precision import precision_for
@@ -18,6 +17,7 @@ from amp_core.resume import capture, rng_states, set_rng_states
 from amp_core.seeding import perturb_weights
 from amp_core.setup import build_step, device_named
 from amp_core.step import TrainStep
+from amp_core.torch_private.tensors import tree_map
 from amp_core.training_data import TrainingData, batch_hash
 from amp_core.workload import Workload
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
 
 from amp_core.analysis.start import Start, reference_recipe, rewind, step_at, trial_recipe
 from amp_core.config import Recipe, RunConfig
 from amp_core.forensics.attribution import caught
 from amp_core.step import TrainStep
+from amp_core.torch_private.modules import DROPOUT
+from amp_core.torch_private.tensors import tree_leaves, tree_map
 from amp_core.workload import Workload
 
 HALVINGS = 40
@@ -148,7 +149,7 @@ def _quieten(model: nn.Module, evaluating: bool) -> None:
     if evaluating:
         model.eval()
     for module in model.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
+        if isinstance(module, DROPOUT):
             module.eval()
         elif isinstance(module, nn.MultiheadAttention | nn.RNNBase):
             module.dropout = 0.0

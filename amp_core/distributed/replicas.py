@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._C._distributed_c10d import GradBucket
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -17,6 +16,7 @@ from amp_core.config import Recipe
 from amp_core.distributed.group import Ranks
 from amp_core.precision import Precision
 from amp_core.precision.fp32_modules import matching_modules
+from amp_core.torch_private.buckets import GradBucket
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -16,6 +16,7 @@ from amp_core.distributed.group import Ranks
 from amp_core.distributed.replicas import Replica
 from amp_core.distributed.sharding import shard
 from amp_core.step import TrainStep
+from amp_core.torch_private.tensors import foreach_mul_
 from amp_core.workload import num_samples_of, to_device
 
 
@@ -90,7 +91,7 @@ class RankStep(TrainStep):
         gradients = [gradient for gradient in self._local() if gradient is not None]
         if recipe.clip_norm is not None and isinstance(norms, Tensor):
             factor = (recipe.clip_norm / (torch.linalg.vector_norm(norms) + 1e-6)).clamp(max=1.0)
-            torch._foreach_mul_(gradients, factor)
+            foreach_mul_(gradients, factor)
         elif recipe.clip_value is not None:
             for gradient in gradients:
                 gradient.clamp_(-recipe.clip_value, recipe.clip_value)

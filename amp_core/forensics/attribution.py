@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from amp_core.precision import kernels
+from amp_core.torch_private import autograd
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class ModuleClock:
         variable = getattr(node, "variable", None)
         if variable is not None and id(variable) in self._owners:
             return self._owners[id(variable)]
-        index = bisect_right(self._starts, node._sequence_nr()) - 1
+        index = bisect_right(self._starts, autograd.number_of(node)) - 1
         return self._modules[index] if index >= 0 else None
 
     def _enter(self, module: nn.Module, args: Any) -> None:
@@ -112,5 +113,5 @@ class ModuleClock:
             node = (self._leaf * 1).grad_fn
         self.paused = False
         assert node is not None
-        self._starts.append(node._sequence_nr())
+        self._starts.append(autograd.number_of(node))
         self._modules.append(self.module)

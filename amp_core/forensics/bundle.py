@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from amp_core.config import RunConfig
 from amp_core.events import Artifact, Replay
@@ -24,6 +23,7 @@ from amp_core.forensics.locate import Fault, flush_faults, non_finite_faults
 from amp_core.forensics.rounding import worst_rounding
 from amp_core.forensics.subject import FP32_ARM, Arm, Subject
 from amp_core.forensics.trace import OpRecord, TensorPlace, Trace, trace_step
+from amp_core.torch_private.tensors import tree_leaves, tree_map
 from amp_core.workload import Workload
 
 MAX_BYTES = 24 << 20  # of the zip: an event frame carries it

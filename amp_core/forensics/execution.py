@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from amp_core.clipping import clip_norm, clip_value
 from amp_core.forensics.attribution import CaughtError, caught
@@ -18,6 +17,7 @@ from amp_core.forensics.subject import Arm, Subject
 from amp_core.precision import precision_for
 from amp_core.scaler import LossScaler
 from amp_core.seeding import perturb_weights, preserved_rng
+from amp_core.torch_private.tensors import tree_map
 
 CPU = torch.device("cpu")
 KEPT_STATES = 24

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from amp_core.config import RunConfig
 from amp_core.resume import capture
 from amp_core.step import TrainStep
+from amp_core.torch_private.tensors import tree_leaves, tree_map
 from amp_core.training_data import TrainingData
 
 MAX_BYTES = 256 << 20  # of one state; two are kept

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from amp_core.config import RunConfig
 from amp_core.errors import NotResumable
@@ -23,6 +22,7 @@ from amp_core.seeding import seed_everything
 from amp_core.setup import build_step, device_named
 from amp_core.step import TrainStep
 from amp_core.telemetry.gradients import gradient_norms
+from amp_core.torch_private.tensors import tree_map
 from amp_core.training_data import TrainingData
 from amp_core.workload import Workload, to_device
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from amp_core.forensics.attribution import CaughtError, ModuleClock, caught
 from amp_core.forensics.execution import Execution, State
 from amp_core.forensics.subject import Arm, Subject
+from amp_core.torch_private import autograd
+from amp_core.torch_private.dispatcher import TorchDispatchMode, overload_name, schema
+from amp_core.torch_private.tensors import tree_leaves, tree_map
 
 MAX_ELEMENTS = 1 << 22  # larger tensors are judged when they pass, and not kept
 CASTS = frozenset({"_to_copy", "copy_", "clone"})
@@ -109,10 +110,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if self.clock.paused:
             return func(*args, **kwargs)
-        name = func._schema.name.removeprefix("aten::")
+        name = schema(func).name.removeprefix("aten::")
         view = bool(getattr(func, "is_view", False)) or name in _MEMORY_ONLY
         leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        given = [] if view else [_kept(leaf, func._schema.is_mutable) for leaf in leaves]
+        given = [] if view else [_kept(leaf, schema(func).is_mutable) for leaf in leaves]
         try:
             result = func(*args, **kwargs)
         except Exception:
@@ -126,7 +127,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _where(self) -> tuple[str | None, str | None]:
-        node = torch._C._current_autograd_node() if self.phase.startswith("backward") else None
+        node = autograd.current_node() if self.phase.startswith("backward") else None
         if node is None:
             return self.clock.module, None
         return self.clock.module_of(node), str(node.name())
@@ -158,7 +159,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 scalars=scalars,
                 output=None if first is None else _kept(first, True),
                 exact=exact,
-                function=f"{name}.{func._overloadname}",
+                function=f"{name}.{overload_name(func)}",
                 args=tree_map(lambda leaf: TensorPlace() if isinstance(leaf, Tensor) else leaf, (args, kwargs)),
             )
         )
@@ -194,7 +195,7 @@ def _functional(func: Any, name: str) -> Any:
     """The variant of an in-place operation that returns a new tensor."""
     if not name.endswith("_") or name.startswith("__"):
         return func
-    return getattr(getattr(torch.ops.aten, name[:-1]), func._overloadname)
+    return getattr(getattr(torch.ops.aten, name[:-1]), overload_name(func))
 
 
 def _wide(leaf: Any, values: Any) -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from amp_core.autograd_state import version
 from amp_core.errors import ContractError
+from amp_core.torch_private.autograd import version
 
 MAX_WATCHED = 16  # parameters, evenly spread: what changes gradients changes all of them, and looking costs time
 MAX_UNJUDGED = 1000  # steps whose outcome may stay on the device when no schedule asks for it

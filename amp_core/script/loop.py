@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from amp_core import grad_scaler_state
-from amp_core.autograd_state import autocast_depth
 from amp_core.clipping import clip_norm, clip_value
 from amp_core.errors import ContractError
 from amp_core.script.ledger import GradientLedger
@@ -18,6 +16,8 @@ from amp_core.script.prepared import Prepared
 from amp_core.script.record import DoneStep, ScriptRecord, total_of
 from amp_core.telemetry.gradients import gradient_norms
 from amp_core.telemetry.timing import timer_for
+from amp_core.torch_private import grad_scaler
+from amp_core.torch_private.autograd import autocast_depth
 
 if TYPE_CHECKING:
     from amp_core.script.step import Step
@@ -137,7 +137,7 @@ class Loop:
             ledger.stepped(None)
         else:
             self._scaler.step(ledger.optimizer)
-            ledger.stepped(grad_scaler_state.found_infs_of(self._scaler, ledger.optimizer))
+            ledger.stepped(grad_scaler.found_infs_of(self._scaler, ledger.optimizer))
 
     def close(self) -> None:
         """End the step if an optimizer has stepped in it: move scale and average, note what happened."""

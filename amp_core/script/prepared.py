@@ -11,7 +11,6 @@ import msgspec
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils._pytree import tree_map
 
 from amp_core.config import Recipe, RunConfig
 from amp_core.ema import Ema
@@ -24,6 +23,7 @@ from amp_core.real_steps import RealSteps
 from amp_core.scaler import LossScaler
 from amp_core.script.ledger import GradientLedger
 from amp_core.seeding import perturb_weights
+from amp_core.torch_private.tensors import tree_map
 
 
 class Prepared:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from amp_core.autograd_state import autocast_depth
 from amp_core.errors import ContractError
+from amp_core.torch_private.autograd import autocast_depth
 
 if TYPE_CHECKING:
     from amp_core.script.loop import Loop

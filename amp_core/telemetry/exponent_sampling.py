@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from amp_core.events import ExponentHistograms
 from amp_core.telemetry.exponent_counts import SMALL, exponent_counts, grouped_counts, histograms
 from amp_core.telemetry.exponents import pack
 from amp_core.telemetry.gradients import OwnedParameters, dense
+from amp_core.torch_private import autograd
+from amp_core.torch_private.tensors import tree_leaves
 
 DENSE_SAMPLES = 64  # so many sampled steps have histograms each; from then on half as many with every doubling
 ALL_KINDS_EVERY = 8  # activations are many and weights move slowly: one sample of so many, and the last, has them too
@@ -60,7 +61,7 @@ class ExponentSampler:
 
     def _counter(self, name: str) -> Any:
         def count(_module: nn.Module, _args: Any, output: Any) -> None:
-            if torch._C._current_graph_task_id() != -1:
+            if autograd.is_in_backward():
                 return  # gradient checkpointing computes it again inside backward
             for leaf in tree_leaves(output):
                 if isinstance(leaf, Tensor):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from amp_core.events import ModuleStatistics
+from amp_core.torch_private.tensors import foreach_norm
 
 
 def dense(gradient: Tensor) -> Tensor:
@@ -27,7 +28,7 @@ class GradientNorms:
         """The 2-norm of each gradient, `()` FP32 each, 0 where there is none; None without any gradient."""
         if self._are_ordinary:
             try:
-                return torch._foreach_norm([p.grad for p in self._parameters])  # type: ignore[misc]  # as below
+                return foreach_norm([p.grad for p in self._parameters])  # type: ignore[misc]  # as below
             except (TypeError, NotImplementedError):  # one is None, or sparse: cheaper to be told than to look
                 self._are_ordinary = False
         gradients = [dense(p.grad) for p in self._parameters if p.grad is not None]
@@ -48,8 +49,8 @@ def gradient_norms(parameters: Sequence[nn.Parameter]) -> Tensor | None:
 
 def _norms(gradients: list[Tensor]) -> Sequence[Tensor]:
     if all(gradient.dtype is torch.float32 for gradient in gradients):
-        return torch._foreach_norm(gradients)
-    return torch._foreach_norm(gradients, 2, dtype=torch.float32)  # squares of halves overflow in half
+        return foreach_norm(gradients)
+    return foreach_norm(gradients, 2, dtype=torch.float32)  # squares of halves overflow in half
 
 
 def fp16_underflow_count(values: Tensor, scale: Tensor | float = 1.0) -> Tensor:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from amp_core.torch_private.profiler import ran_on_cuda
+
 MAX_KERNELS = 60
 
 # How the libraries name instructions of tensor cores: HMMA/IMMA/QGMMA and their shapes (884 Volta, 1688 Turing, 16816
@@ -58,7 +60,7 @@ class DeviceKernels:
             return {}
         spent: dict[str, float] = {}
         for event in self._profile.events():
-            if event.device_type is torch._C._autograd.DeviceType.CUDA and _PRODUCT.search(event.name):
+            if ran_on_cuda(event) and _PRODUCT.search(event.name):
                 spent[event.name] = spent.get(event.name, 0.0) + event.self_device_time_total
         ordered = sorted(spent, key=lambda name: -spent[name])[:MAX_KERNELS]
         return {name[:200]: uses_tensor_cores(name) for name in ordered}

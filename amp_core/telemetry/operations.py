@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from amp_core.telemetry.timing import Duration, seconds, timer_for
+from amp_core.torch_private import autograd
+from amp_core.torch_private.dispatcher import TorchDispatchMode, operation_of, schema
+from amp_core.torch_private.tensors import tree_leaves
 
 aten = torch.ops.aten
 _SDPA_CPU = (
@@ -139,19 +140,19 @@ class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
 
     def _place(self) -> tuple[str, str]:
         """Module and phase of the operation that is about to run."""
-        in_backward = torch._C._current_graph_task_id() != -1
+        in_backward = autograd.is_in_backward()
         if self._modules or not in_backward:  # a module that runs inside backward is computed again for it
             module = self._modules[-1] if self._modules else ""
-            self._module_of_node[torch._C._autograd._get_sequence_nr() - 1] = module
+            self._module_of_node[autograd.next_number() - 1] = module
             return module, "backward" if in_backward else "forward"
-        node = torch._C._current_autograd_node()
-        number = node._sequence_nr() if node is not None else -1
+        node = autograd.current_node()
+        number = autograd.number_of(node) if node is not None else -1
         return self._module_of_node.get(number, ""), "backward"
 
     def _note(
         self, func: Any, module: str, phase: str, call: Any, inputs: list[Tensor], outputs: list[Tensor]
     ) -> Tally:
-        name = func._schema.name.removeprefix("aten::")
+        name = schema(func).name.removeprefix("aten::")
         source, target = _cast_of(func, inputs, outputs)
         if source is not None and target is not None:
             key = (module, phase, name, f"{_name(source.dtype)}->{_name(target.dtype)}")
@@ -176,14 +177,14 @@ class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
 
 def is_convolution(func: Any) -> bool:
     """Whether a product is computed by the convolution library, with switches of its own."""
-    return func._overloadpacket in _CONVOLUTIONS
+    return operation_of(func) in _CONVOLUTIONS
 
 
 def _is_bookkeeping(func: Any) -> bool:
     """Views, detaching, the scaler's own work: nothing that computes what the recipe is about."""
     if func.is_view or func in (aten.detach.default, aten._unsafe_view.default, aten.alias.default):
         return True
-    return bool(func._schema.name.startswith("aten::_amp_"))
+    return bool(schema(func).name.startswith("aten::_amp_"))
 
 
 def _cast_of(func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> tuple[Tensor | None, Tensor | None]:
@@ -197,7 +198,7 @@ def _cast_of(func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> tuple[Te
 
 def _flops(func: Any, args: Any, kwargs: Any, result: Any) -> int:
     """FLOPs of a product by torch's own formulas, 0 for anything else; fused attention of a CPU as that of CUDA."""
-    packet = func._overloadpacket
+    packet = operation_of(func)
     if packet is _SDPA_CPU[0]:
         return int(sdpa_flop_count(args[0].shape, args[1].shape, args[2].shape))  # type: ignore[no-untyped-call]
     if packet is _SDPA_CPU[1]:

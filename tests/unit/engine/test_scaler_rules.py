@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from amp_core import grad_scaler_state
 from amp_core.config import Scaler
 from amp_core.errors import RecipeError
 from amp_core.scaler import LossScaler
+from amp_core.torch_private import grad_scaler
 
 CPU = torch.device("cpu")
 NUM_SEQUENCES = 10_000
@@ -53,7 +53,7 @@ def test_random_sequences_are_torchs_own() -> None:
             after = update(ours, found)
             rule = (options["growth_factor"], options["backoff_factor"], options["growth_interval"])
             torch._amp_update_scale_(scale, tracker, torch.tensor(float(found)), *rule)
-            held = grad_scaler_state.growth_tracker(ours)
+            held = grad_scaler.growth_tracker(ours)
             assert held is not None
             assert (after, held.item()) == (scale.item(), tracker.item()), options
 
@@ -197,27 +197,6 @@ def test_two_optimizers_share_one_scale(fused: bool) -> None:
         for pair in optimizers:
             for optimizer in pair:
                 optimizer.zero_grad()
-
-
-def test_private_names_of_grad_scaler_are_still_there() -> None:
-    """The contract of `grad_scaler_state`: where torch renames these, this test says so."""
-    weight = nn.Parameter(torch.ones(1))
-    optimizer = torch.optim.SGD([weight], lr=0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
-    assert grad_scaler_state.scale(scaler) is None
-    assert grad_scaler_state.growth_tracker(scaler) is None
-    scaler.scale(weight.sum()).backward()
-    assert not grad_scaler_state.is_unscaled(scaler, optimizer)
-    scaler.unscale_(optimizer)
-    assert grad_scaler_state.is_unscaled(scaler, optimizer)
-    assert [t.item() for t in grad_scaler_state.found_infs(scaler)] == [0.0]
-    scaler.step(optimizer)
-    scaler.update()
-    scale, tracker = grad_scaler_state.scale(scaler), grad_scaler_state.growth_tracker(scaler)
-    assert scale is not None
-    assert tracker is not None
-    assert (scale.item(), scale.dtype, tracker.item(), tracker.dtype) == (4.0, torch.float32, 1, torch.int32)
-    assert grad_scaler_state.found_infs(scaler) == []
 
 
 @pytest.mark.parametrize(
