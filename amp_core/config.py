@@ -13,10 +13,11 @@ import msgspec
 from amp_core.errors import RecipeError
 from amp_core.recipe_rules import check_recipe
 
-Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "bf16-true", "16-true"]
+Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "fp8-mixed"]
 ScalerKind = Literal["dynamic", "static", "none"]
 HysteresisRefill = Literal["growth", "clean_step"]
 Fp16Compute = Literal["auto", "emulated", "native"]
+Fp8Compute = Literal["auto", "emulated", "native"]
 ReduceDtype = Literal["fp32", "bf16", "fp16"]
 Strategy = Literal["ddp", "fsdp"]
 AutocastPolicy = Literal["auto", "native", "cuda"]
@@ -33,6 +34,7 @@ ALIASES: dict[str, Precision] = {
     "fp16-mixed": "16-mixed",
     "bf16-pure": "bf16-true",
     "fp16-true": "16-true",
+    "fp8": "fp8-mixed",
 }
 MIXED: tuple[Precision, ...] = ("bf16-mixed", "16-mixed")
 TRUE_LOW: tuple[Precision, ...] = ("bf16-true", "16-true")
@@ -99,11 +101,13 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     ``fp16_compute`` matters only to ``16-mixed`` on a CPU: ``emulated`` computes as tensor cores do (inputs and outputs
     rounded to fp16, fp32 accumulation, CUDA's autocast lists), ``native`` uses the CPU's own fp16 kernels, ``auto``
-    picks native on devices with fp16 arithmetic and emulated elsewhere. ``autocast_policy`` says whose list decides
-    which operations are lowered: the device's own (``native``), CUDA's (``cuda``), or ``auto``: CUDA's where fp16 is
-    emulated, else the device's own. ``fp32_modules`` are module names or globs (``blocks.*.norm``), and so are
-    ``gradient_checkpointing`` (modules that compute their activations again in backward). ``fp32_ops`` are operations
-    that autocast leaves in FP32, by their names in ``torch.ops.aten`` (``softmax``, ``aten.sum.dim_IntList``).
+    picks native on devices with fp16 arithmetic and emulated elsewhere. ``fp8_compute`` likewise for ``fp8-mixed``:
+    ``native`` is torchao on CUDA devices with fp8, ``auto`` native on CUDA and emulated on a CPU. ``autocast_policy``
+    says whose list decides which operations are lowered: the device's own (``native``), CUDA's (``cuda``), or ``auto``:
+    CUDA's where fp16 is emulated, else the device's own. ``fp32_modules`` are module names or globs
+    (``blocks.*.norm``), and so are ``gradient_checkpointing`` (modules that compute their activations again in
+    backward). ``fp32_ops`` are operations that autocast leaves in FP32, by their names in ``torch.ops.aten``
+    (``softmax``, ``aten.sum.dim_IntList``).
 
     A step takes ``accumulate`` batches and uses the mean of their gradients. Clipping comes after unscaling.
     ``reduce_dtype`` is the type in which several ranks add up their gradients (None: FP32).
@@ -114,6 +118,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     precision: Precision
     scaler: Scaler | None = None
     fp16_compute: Fp16Compute = "auto"
+    fp8_compute: Fp8Compute = "auto"
     autocast_policy: AutocastPolicy = "auto"
     fp32_modules: tuple[str, ...] = ()
     fp32_ops: tuple[str, ...] = ()
@@ -152,10 +157,9 @@ def parse_recipe(given: str | dict[str, Any]) -> Recipe:
     if not isinstance(precision, str):
         raise RecipeError(f"a recipe needs a precision: one of {', '.join(PRECISIONS)}")
     precision = ALIASES.get(precision, precision)
-    if precision in ("fp8", "fp8-mixed", "transformer-engine"):
+    if precision == "transformer-engine":
         raise RecipeError(
-            f"precision={precision!r} needs a CUDA device of compute capability 8.9 and its fp8 kernels, which this "
-            "version does not drive: choose bf16-mixed, or 16-mixed for a narrower range"
+            "precision='transformer-engine' is another library's fp8: choose fp8-mixed, which is torchao's"
         )
     if precision not in PRECISIONS:
         raise RecipeError(f"precision={precision!r} is unknown: choose one of {', '.join(PRECISIONS)}")

@@ -29,16 +29,32 @@ def check_device(recipe: Recipe, device_type: str) -> None:
                 f"fp16_compute='emulated' needs a CPU; {device_type!r} has real fp16 arithmetic: choose native or auto"
             )
         return
+    if recipe.fp8_compute == "native":
+        raise RecipeError(
+            "fp8_compute='native' needs a CUDA device of compute capability 8.9; a CPU has no fp8 arithmetic: choose "
+            "emulated or auto"
+        )
     if recipe.precision == "tf32":
         raise RecipeError(
             "precision='tf32' needs a CUDA device of compute capability 8.0; a CPU has no TF32: choose 32-true or "
             "bf16-mixed"
         )
+    if recipe.compile and recipe.precision == "fp8-mixed":
+        raise RecipeError("compile=true with fp8 emulated on a CPU: emulated layers count casts; leave compile out")
     if recipe.compile and recipe.precision == "16-mixed" and recipe.fp16_compute != "native":
         raise RecipeError(
             "compile=true with fp16 emulated on a CPU: the emulation replaces kernels that a compiler would fuse away; "
             "leave compile out, or choose fp16_compute='native'"
         )
+
+
+def is_emulated(recipe: Recipe, device_type: str) -> bool:
+    """Whether arithmetic or lists of another device are imitated: then speed and memory mean nothing."""
+    if recipe.precision == "fp8-mixed":
+        return device_type == "cpu" or recipe.fp8_compute == "emulated"
+    if device_type != "cpu":
+        return False
+    return recipe.autocast_policy == "cuda" or (recipe.precision == "16-mixed" and recipe.fp16_compute != "native")
 
 
 def check_strategy(recipe: Recipe, strategy: str) -> None:
@@ -48,6 +64,10 @@ def check_strategy(recipe: Recipe, strategy: str) -> None:
     for field, is_used in (("ema_decay", recipe.ema_decay is not None), ("compile", recipe.compile)):
         if is_used:
             raise RecipeError(f"{field} with strategy='fsdp' needs whole weights: choose strategy='ddp'")
+    if recipe.precision == "fp8-mixed":
+        raise RecipeError(
+            "precision='fp8-mixed' with strategy='fsdp': scales would be those of shards; choose strategy='ddp'"
+        )
     if recipe.precision in ("bf16-true", "16-true"):
         raise RecipeError(
             f"precision={recipe.precision!r} with strategy='fsdp' is not there, since shards are kept in FP32: choose "
@@ -77,10 +97,17 @@ def _check_arithmetic(recipe: Recipe) -> None:
             f"fp16_compute={recipe.fp16_compute!r} with precision={recipe.precision!r}: it applies to 16-mixed only; "
             "leave it out"
         )
+    if recipe.precision != "fp8-mixed" and recipe.fp8_compute != "auto":
+        raise RecipeError(
+            f"fp8_compute={recipe.fp8_compute!r} with precision={recipe.precision!r}: it applies to fp8-mixed only; "
+            "leave it out"
+        )
+    if recipe.fp8_compute == "emulated" and recipe.compile:
+        raise RecipeError("compile=true with fp8_compute='emulated': emulated layers count casts; leave compile out")
     if recipe.precision not in AUTOCAST and recipe.autocast_policy != "auto":
         raise RecipeError(
             f"autocast_policy={recipe.autocast_policy!r} with precision={recipe.precision!r}: nothing is lowered by "
-            "autocast; leave it out"
+            "autocast, or by the device's own list; leave it out"
         )
     if recipe.fp16_compute == "native" and recipe.autocast_policy == "cuda":
         raise RecipeError(
@@ -107,7 +134,7 @@ def _check_operations(recipe: Recipe) -> None:
             )
     if recipe.fp32_ops and recipe.precision not in AUTOCAST:
         raise RecipeError(
-            f"fp32_ops with precision={recipe.precision!r}: they are exceptions from autocast, which it does not use; "
+            f"fp32_ops with precision={recipe.precision!r}: they are exceptions from autocast in bf16 or fp16; "
             f"choose one of {', '.join(AUTOCAST)}"
         )
     if recipe.fp32_ops and recipe.compile:

@@ -46,6 +46,8 @@ def identity(config: RunConfig) -> str:
         same["recipe"].pop("reduce_dtype")
     if not config.recipe.fp32_ops:  # likewise
         same["recipe"].pop("fp32_ops")
+    if config.recipe.fp8_compute == "auto":
+        same["recipe"].pop("fp8_compute")
     if config.ranks > 1:
         same["ranks"] = [config.ranks, config.distribution.strategy]
     return msgspec.json.encode(same, order="deterministic").decode()

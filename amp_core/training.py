@@ -283,6 +283,8 @@ class Training:
     def _gather(self) -> Iterator[Event]:
         """Bring the device's numbers over and turn what happened into events."""
         steps = self.recorder.gather()
+        for name, value in self.step.precision.figures().items():
+            self.recorder.add(name, self.number, value)
         for step in () if steps.are_ordinary else steps:
             if step.skipped:
                 self.skipped_steps += 1

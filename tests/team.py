@@ -107,7 +107,9 @@ class Team:
                 )
             )
 
-    def add_worker(self, name: str = "worker-1", kinds: tuple[str, ...] = ("cpu",), slots: int = 1) -> None:
+    def add_worker(
+        self, name: str = "worker-1", kinds: tuple[str, ...] = ("cpu",), slots: int = 1, abilities: tuple[str, ...] = ()
+    ) -> None:
         """A live worker offering devices of these kinds."""
         now = datetime.now(UTC)
         with self.database.write() as session:
@@ -118,7 +120,7 @@ class Team:
                     pid=1,
                     version="0",
                     slots=slots,
-                    devices=[{"kind": kind, "name": kind} for kind in kinds],
+                    devices=[{"kind": kind, "name": kind, "abilities": list(abilities)} for kind in kinds],
                     state="online",
                     started_at=now,
                     heartbeat_at=now,

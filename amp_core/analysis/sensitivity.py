@@ -22,17 +22,18 @@ from amp_core.analysis.ranking import ModuleScore, rank
 from amp_core.analysis.replays import replay
 from amp_core.analysis.speed import short_speed
 from amp_core.analysis.start import Start, find_start, keeping, reference_recipe, trial_recipe
-from amp_core.config import TRUE_LOW, Recipe, RunConfig
+from amp_core.config import Recipe, RunConfig
 from amp_core.environment import environment
 from amp_core.errors import Interrupted, RecipeError
 from amp_core.events import Event, Finished, Progress, Report, Started
 from amp_core.precision import precision_for
+from amp_core.recipe_rules import AUTOCAST
 from amp_core.setup import build_step, device_named
 from amp_core.workload import Workload
 
 REPORT_EVERY = 5  # evaluations between two partial reports
 KIND = "sensitivity"
-LOWERED = ("bf16-mixed", "16-mixed", "bf16-true", "16-true")
+LOWERED = ("bf16-mixed", "16-mixed", "bf16-true", "16-true", "fp8-mixed")
 
 
 def sensitivity(config: RunConfig, workload: Workload) -> Iterator[Event]:
@@ -48,10 +49,10 @@ def sensitivity(config: RunConfig, workload: Workload) -> Iterator[Event]:
             f"precision={config.recipe.precision!r} computes nothing in half precision, so nothing is to be kept from "
             f"it: choose one of {', '.join(LOWERED)}"
         )
-    if options.by == "op" and config.recipe.precision in TRUE_LOW:
+    if options.by == "op" and config.recipe.precision not in AUTOCAST:
         raise RecipeError(
-            f"by='op' with precision={config.recipe.precision!r}: operations are kept from autocast, which it does not "
-            "use: choose by='module'"
+            f"by='op' with precision={config.recipe.precision!r}: operations are kept from autocast in bf16 or fp16, "
+            "which it does not use: choose by='module'"
         )
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)

@@ -24,7 +24,7 @@ def short_speed(config: RunConfig, workload: Workload, start: Start, kept: tuple
     """Samples per second of FP32, and of the recipe with those modules kept; not where the recipe is emulated."""
     recipe = trial_recipe(config.recipe, kept, by)
     if precision_for(recipe, device_named(config.device)).numerics == "emulated":
-        return {"measured": False, "sentence": "Speed is not measured: fp16 is emulated on this device."}
+        return {"measured": False, "sentence": "Speed is not measured: the arithmetic is emulated on this device."}
     arms = [step_at(config, workload, start, one) for one in (reference_recipe(config.recipe), recipe)]
     steps = [_warm_up(arm, start) for arm in arms]
     rates: list[list[float]] = [[], []]

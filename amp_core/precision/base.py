@@ -59,6 +59,10 @@ class Fp32:
         """The context of one forward pass and its loss."""
         return nullcontext()
 
+    def figures(self) -> dict[str, float]:
+        """Series of its own since the last call, such as shares of casts that saturated; waits for the device."""
+        return {}
+
     def describe(self) -> dict[str, Any]:
         """What really runs, for the record."""
         return {"precision": self.recipe.precision, "numerics": self.numerics, "autocast": None}

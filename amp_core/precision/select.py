@@ -9,6 +9,7 @@ from amp_core.errors import RecipeError
 from amp_core.precision.autocast import Bf16Mixed, Fp16Mixed
 from amp_core.precision.base import Fp32, Tf32
 from amp_core.precision.emulated import CudaListsBf16Mixed, EmulatedFp16Mixed, NativeListsFp16Mixed
+from amp_core.precision.fp8 import EmulatedFp8Mixed, Fp8Mixed, check_capability
 from amp_core.precision.true_low import Bf16True, Fp16True
 from amp_core.recipe_rules import check_device
 
@@ -29,17 +30,27 @@ def precision_for(recipe: Recipe, device: torch.device) -> Fp32:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RecipeError(f"device={str(device)!r} needs a CUDA device and this torch sees none: choose cpu")
     check_device(recipe, device.type)
-    if device.type == "cuda" and recipe.precision in ("tf32", "bf16-mixed", "bf16-true"):
+    if device.type == "cuda" and recipe.precision in ("tf32", "bf16-mixed", "bf16-true", "fp8-mixed"):
         _check_ampere(recipe, device)
     simple = _SIMPLE.get(recipe.precision)
     if simple is not None:
         return simple(recipe, device)
+    if recipe.precision == "fp8-mixed":
+        return _fp8(recipe, device)
     if recipe.precision == "bf16-mixed":
         other_lists = recipe.autocast_policy == "cuda" and device.type == "cpu"
         return CudaListsBf16Mixed(recipe, device) if other_lists else Bf16Mixed(recipe, device)
     if recipe.fp16_compute == "native" or (recipe.fp16_compute == "auto" and device.type == "cuda"):
         return Fp16Mixed(recipe, device)
     return (NativeListsFp16Mixed if recipe.autocast_policy == "native" else EmulatedFp16Mixed)(recipe, device)
+
+
+def _fp8(recipe: Recipe, device: torch.device) -> Fp8Mixed:
+    """By torchao on CUDA unless emulation was asked for; a GPU without fp8 is refused, a CPU always emulates."""
+    if device.type == "cpu" or recipe.fp8_compute == "emulated":
+        return EmulatedFp8Mixed(recipe, device)
+    check_capability(device)
+    return Fp8Mixed(recipe, device)
 
 
 def _check_ampere(recipe: Recipe, device: torch.device) -> None:

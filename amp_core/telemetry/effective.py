@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from amp_core.config import Recipe
 from amp_core.events import Casts, EffectivePrecision, Misaligned, Operations
 from amp_core.precision import Precision
 from amp_core.precision.fp32_modules import matching_modules
 from amp_core.precision.tf32 import fp32_precision
-from amp_core.step import TrainStep
 from amp_core.telemetry.kernels import DeviceKernels
 from amp_core.telemetry.operations import OperationLog, Seen, Tally, is_convolution
 
@@ -35,14 +34,36 @@ MAX_ROWS = 400
 MAX_MISALIGNED = 20
 
 
+class Subject(Protocol):
+    """What is watched: a training step, or the models of a script."""
+
+    @property
+    def model(self) -> nn.Module: ...
+    @property
+    def precision(self) -> Precision: ...
+    @property
+    def optimizers(self) -> Sequence[torch.optim.Optimizer]: ...
+
+
 class Proof:
     """Watches one backward pass; its weights and random streams are those of any other."""
 
-    def __init__(self, step: TrainStep) -> None:
+    def __init__(self, step: Subject, kept: Sequence[str] | None = None) -> None:
+        """``kept``: the modules held in FP32, where the recipe's patterns do not fit the names of ``step.model``."""
         self._step = step
+        self._kept = kept
         device = step.precision.device
         self._log = OperationLog(step.model, device, _fp32_products(step.precision))
         self._kernels = DeviceKernels(device)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether what runs now is left out."""
+        return self._log.is_paused
+
+    @is_paused.setter
+    def is_paused(self, value: bool) -> None:
+        self._log.is_paused = value
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -57,7 +78,9 @@ class Proof:
     def event(self, number: int) -> EffectivePrecision:
         """What was seen; times of the device are read here."""
         recipe, seen = self._step.precision.recipe, self._log.seen
-        kept = matching_modules(self._step.model, recipe.fp32_modules, "fp32_modules") if recipe.fp32_modules else {}
+        kept: Iterable[str] = self._kept or ()
+        if self._kept is None and recipe.fp32_modules:
+            kept = matching_modules(self._step.model, recipe.fp32_modules, "fp32_modules")
         flops = _flops_by_type(seen.operations)
         kept_flops = _flops_by_type({key: tally for key, tally in seen.operations.items() if _is_in(key[0], kept)})
         took_effect, sentence = judged(recipe, flops, kept_flops)
@@ -127,12 +150,15 @@ def judged(recipe: Recipe, flops: dict[str, int], kept_flops: dict[str, int]) ->
 def _fp32_products(precision: Precision) -> Any:
     """In which type products with FP32 inputs are computed, as `OperationLog` asks."""
     emulated = getattr(precision, "dtype", None) if precision.numerics == "emulated" else None
+    has_fp8 = precision.recipe.precision == "fp8-mixed" and emulated is not None
     library = "cuda.matmul" if precision.device.type == "cuda" else "mkldnn.matmul"
     convolutions = "cudnn.conv" if precision.device.type == "cuda" else "mkldnn.conv"
 
     def computed_in(func: Any, inputs: Sequence[Tensor]) -> str:
         if emulated is torch.float16 and all(_holds(one, emulated) for one in inputs):
             return "float16"
+        if has_fp8 and all(_holds(one, torch.float8_e4m3fn) or _holds(one, torch.float8_e5m2) for one in inputs):
+            return "float8"
         switch = fp32_precision()[convolutions if is_convolution(func) else library]
         return {"tf32": "tf32", "bf16": "bfloat16"}.get(switch, "float32")
 

@@ -84,12 +84,20 @@ class ExponentSampler:
         self, step: int, owned: Sequence[OwnedParameters], scale: float, *, weights: bool
     ) -> list[ExponentHistograms]:
         """The histograms of the step, gradients as they lie in ``.grad``; waits for the device once per kind."""
+        self.count(owned, weights=weights)
+        return self.taken(step, scale)
+
+    def count(self, owned: Sequence[OwnedParameters], *, weights: bool) -> None:
+        """Count gradients as they lie in ``.grad``, and weights, of some modules."""
         gradients = {owner.module: [dense(p.grad) for p in owner.parameters if p.grad is not None] for owner in owned}
-        counted = {
-            "activations": self._taken_activations(),
-            "gradients": _counts_of({module: tensors for module, tensors in gradients.items() if tensors}),
-            "weights": _counts_of({owner.module: list(owner.parameters) for owner in owned}) if weights else {},
-        }
+        self._gradients |= _counts_of({module: tensors for module, tensors in gradients.items() if tensors})
+        if weights:
+            self._weights |= _counts_of({owner.module: list(owner.parameters) for owner in owned})
+
+    def taken(self, step: int, scale: float) -> list[ExponentHistograms]:
+        """The histograms of all that was counted, which is forgotten; waits for the device once per kind."""
+        counted = {"gradients": self._gradients, "weights": self._weights}
+        counted = {"activations": self._taken_activations(), **counted}
         return [
             ExponentHistograms(
                 step=step,
@@ -115,6 +123,8 @@ class ExponentSampler:
     def _forget(self) -> None:
         self._activations: dict[str, Tensor] = {}
         self._small: dict[str, list[Tensor]] = {}
+        self._gradients: dict[str, Tensor] = {}
+        self._weights: dict[str, Tensor] = {}
         self._order: dict[str, None] = {}
 
 

@@ -85,6 +85,14 @@ def forward_order(model: nn.Module, run: Callable[[], Tensor]) -> tuple[list[str
 
     A module that is never called (its weights are used by its parent) follows its predecessor in definition order.
     """
+    with calls_noted(model) as called:
+        result = run()
+    return in_call_order(model, called), result
+
+
+@contextmanager
+def calls_noted(model: nn.Module) -> Iterator[dict[str, None]]:
+    """The names of the modules called inside, as they are called first."""
     names = {module: name for name, module in model.named_modules()}
     called: dict[str, None] = {}
 
@@ -93,17 +101,21 @@ def forward_order(model: nn.Module, run: Callable[[], Tensor]) -> tuple[list[str
 
     handles = [module.register_forward_pre_hook(note) for module in names]
     try:
-        result = run()
+        yield called
     finally:
         for handle in handles:
             handle.remove()
+
+
+def in_call_order(model: nn.Module, called: Iterable[str]) -> list[str]:
+    """Names of all modules; one that was not called follows its predecessor in definition order."""
     order = list(called)
     previous: str | None = None
-    for name in names.values():
+    for name, _ in model.named_modules():
         if name not in called:
             order.insert(0 if previous is None else order.index(previous) + 1, name)
         previous = name
-    return order, result
+    return order
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,22 @@ METRICS = (
         "`amp_core.scaler`",
     ),
     MetricInfo(
+        "amp/fp8_saturated_fraction",
+        "1",
+        "every 25 steps and every flush of fp8-mixed where it is emulated",
+        "Of the elements cast to fp8 since the last point (inputs, weights and output gradients of linear layers): the "
+        "share that the scaled cast could not hold, because it was not finite or its scale was too large. The cast "
+        "saturates, so that no test for finite numbers would see it.",
+        "`amp_core.precision.fp8_linear`",
+    ),
+    MetricInfo(
+        "amp/fp8_underflow_fraction",
+        "1",
+        "as amp/fp8_saturated_fraction",
+        "Of the nonzero elements cast to fp8 since the last point: the share that became zero.",
+        "`amp_core.precision.fp8_linear`",
+    ),
+    MetricInfo(
         "perf/step_time_s",
         "s",
         "every step but the sampled ones, the first and the second",

@@ -93,10 +93,18 @@ class NumericsSampler:
 
 def fp16_underflow_fraction(owned: Sequence[OwnedParameters]) -> float:
     """Share of the nonzero gradient elements that fp16 would turn into zero; NaN without gradients. Waits."""
+    if all(p.grad is None for owner in owned for p in owner.parameters):
+        return float("nan")
+    num_lost, num_nonzero = fp16_lost(owned)
+    return num_lost / num_nonzero if num_nonzero else 0.0
+
+
+def fp16_lost(owned: Sequence[OwnedParameters]) -> tuple[int, int]:
+    """How many gradient elements fp16 would turn into zero, and how many are nonzero. Waits for the device once."""
     gradients = [dense(p.grad) for owner in owned for p in owner.parameters if p.grad is not None]
     if not gradients:
-        return float("nan")
+        return 0, 0
     lost = torch.stack([fp16_underflow_count(gradient) for gradient in gradients]).sum()
     nonzero = torch.stack([(gradient != 0).sum() for gradient in gradients]).sum()
     num_lost, num_nonzero = torch.stack([lost, nonzero]).tolist()
-    return num_lost / num_nonzero if num_nonzero else 0.0
+    return num_lost, num_nonzero

@@ -80,6 +80,7 @@ class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen = Seen()
         self.error = ""  # why recording ended early, if it did
+        self.is_paused = False  # while it is, what runs is not recorded
         self._model = model
         self._timer = timer_for(device)
         self._fp32_products = fp32_products
@@ -115,7 +116,7 @@ class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _is_bookkeeping(func):
+        if self.is_paused or _is_bookkeeping(func):
             return func(*args, **kwargs)
         module, phase = self._place()
         self._timer.start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from amp_core.config import Recipe
 from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Control
 from amp_core.verdict.evidence import ExperimentEvidence, RunEvidence
@@ -77,18 +79,28 @@ def _device_name(environment: dict[str, Any]) -> str | None:
     return device.get("name") if isinstance(device, dict) else None
 
 
+def emulated_formats(recipes: Iterable[Recipe]) -> str:
+    """``fp16``, ``fp8`` or both: whose arithmetic emulated recipes imitate."""
+    return " and ".join(sorted({"fp8" if one.precision == "fp8-mixed" else "fp16" for one in recipes}))
+
+
+def _host(device: str) -> str:
+    return "a GPU without it" if device.startswith("cuda") else "a CPU"
+
+
 def caveats_of(evidence: ExperimentEvidence, control: Control | None) -> list[str]:
     """Plain sentences about what the verdict does not cover."""
     caveats = [f"True for {evidence.steps:,} steps of {evidence.workload} on {sentences.device_text(evidence.device)}."]
     emulated = [
-        recipe.name
+        recipe
         for recipe in evidence.candidates
         if any(run.numerics == "emulated" for run in evidence.runs_of(recipe.name).values())
     ]
     if emulated:
         caveats.append(
-            f"{sentences.recipe_listing(emulated)} ran with fp16 emulated on a CPU: that usually predicts a GPU's "
-            "range faults, it is not the GPU's result, and it has no speed or memory figures."
+            f"{sentences.recipe_listing([one.name for one in emulated])} ran with {emulated_formats(emulated)} "
+            f"emulated on {_host(evidence.device)}: that usually predicts a GPU's range faults, it is not the GPU's "
+            "result, and it has no speed or memory figures."
         )
     if growth_exercised(evidence) is False:
         caveats.append(

@@ -1,4 +1,4 @@
-"""Is it worth it here? Speed from alternating blocks, memory from a process per arm; no figures for emulated fp16."""
+"""Is it worth it here? Speed from alternating blocks, memory from a process per arm; nothing for what is emulated."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from amp_core.events import BenchmarkBlock, BenchmarkMemory
 from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Gain, Memory, Speed
+from amp_core.verdict.conditions import emulated_formats
 from amp_core.verdict.evidence import BenchmarkEvidence, ExperimentEvidence
 from amp_core.verdict.statistics import Floats, bootstrap_ratio
 
@@ -28,7 +29,8 @@ def gain_of(evidence: ExperimentEvidence, recipe: str, numerics: str | None, los
     here = sentences.device_text(evidence.device)
     benchmark = evidence.benchmark_of(recipe)
     if numerics == "emulated" or (benchmark is not None and benchmark.numerics == "emulated"):
-        return Gain(measured=False, sentence=f"Not measured here: fp16 is emulated on {here}.")
+        own = [one for one in evidence.candidates if one.name == recipe]
+        return Gain(measured=False, sentence=f"Not measured here: {emulated_formats(own)} is emulated on {here}.")
     if benchmark is None:
         text = (
             "no benchmark was planned" if not evidence.gain_planned else "its benchmark is not planned for this recipe"

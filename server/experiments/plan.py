@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from amp_core.config import Recipe
+from amp_core.recipe_rules import is_emulated
 
 CONTROL_PERTURBATION = 1e-6
 CONTROL_STEPS = 2_500  # steps over all seeds up to which the A/A control is on by default: it costs as much as a recipe
@@ -92,13 +93,6 @@ def recipe_json(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain JSON values."""
     plain: dict[str, Any] = msgspec.to_builtins(recipe)
     return plain
-
-
-def is_emulated(recipe: Recipe, device: str) -> bool:
-    """Whether arithmetic or lists of another device are imitated: then speed and memory mean nothing here."""
-    if device != "cpu":
-        return False
-    return recipe.autocast_policy == "cuda" or (recipe.precision == "16-mixed" and recipe.fp16_compute != "native")
 
 
 def expand(plan: Plan) -> Iterator[PlannedRun]:

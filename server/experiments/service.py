@@ -25,7 +25,7 @@ from server.runs.parameters import add_parameters
 from server.runs.queries import find_run
 from server.runs.service import check_owner
 from server.settings import Settings
-from server.workers.queries import device_kinds, live_workers
+from server.workers.queries import device_kinds, gpu_abilities, live_workers
 from server.workloads.queries import current_workloads, find_workload
 
 IDEMPOTENCY_WINDOW = timedelta(hours=24)
@@ -34,8 +34,12 @@ IDEMPOTENCY_WINDOW = timedelta(hours=24)
 def make_plan(session: Session, settings: Settings, given: ExperimentIn) -> tuple[Plan, Workload]:
     """Check a submission against its workload and the live workers. Raises `Invalid`."""
     workload = _usable_workload(session, given.workload)
-    kinds = device_kinds(live_workers(session, settings.lease_s))
-    around = Surroundings(device_kinds=frozenset(kinds), max_runs=settings.max_runs_per_experiment)
+    live = live_workers(session, settings.lease_s)
+    around = Surroundings(
+        device_kinds=frozenset(device_kinds(live)),
+        max_runs=settings.max_runs_per_experiment,
+        abilities=frozenset(gpu_abilities(live)),
+    )
     return plan_of(given, workload, around), workload
 
 

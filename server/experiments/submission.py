@@ -24,11 +24,13 @@ DEFAULT_RECIPES = ("32-true", "bf16-mixed", "16-mixed")
 class Surroundings:
     """What a submission is checked against besides its workload.
 
-    ``device_kinds`` are those of live workers; empty when none is known, and then no device is refused.
+    ``device_kinds`` are those of live workers; empty when none is known, and then no device is refused. ``abilities``
+    are those of their GPUs.
     """
 
     device_kinds: frozenset[str]
     max_runs: int
+    abilities: frozenset[str] = frozenset()
 
 
 def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Plan:
@@ -113,11 +115,20 @@ class _Check:
         """Refuse what this kind of device cannot run whatever the model is."""
         for index, item in enumerate(self.given.recipes or []):
             try:
-                check_device(parse_recipe(item), device)
+                recipe = parse_recipe(item)
+                check_device(recipe, device)
+                self._fp8_on(index, item, recipe, device)
             except RecipeError as error:
                 if not any(fault.field == f"recipes.{index}" for fault in self.faults):
                     rule, remedy = split_message(str(error))
                     self.fault(f"recipes.{index}", item, rule, remedy)
+
+    def _fp8_on(self, index: int, item: Any, recipe: Recipe, device: str) -> None:
+        """Refuse fp8 kernels where the GPUs are known and none has them; emulation has to be asked for."""
+        needs_fp8 = recipe.precision == "fp8-mixed" and device == "cuda" and recipe.fp8_compute != "emulated"
+        if needs_fp8 and "cuda" in self.around.device_kinds and "fp8" not in self.around.abilities:
+            rule = "fp8-mixed needs a GPU of compute capability 8.9, and no live worker has one"
+            self.fault(f"recipes.{index}", item, rule, "give it fp8_compute='emulated', or choose bf16-mixed")
 
     def ranks(self, recipes: list[Recipe]) -> None:
         """Refuse what several ranks cannot do, and a strategy without ranks."""

@@ -22,7 +22,7 @@ from server.state import DatabaseOf, SettingsOf
 
 router = APIRouter(include_in_schema=False)
 BUTTONS = {"sensitivity": "Find the smallest FP32 set", "stress": "Stress this recipe"}
-LOWERED = ("bf16-mixed", "16-mixed", "bf16-true", "16-true")
+LOWERED = ("bf16-mixed", "16-mixed", "bf16-true", "16-true", "fp8-mixed")
 MAX_ROWS = 300
 _TONES = {"finding": "unsafe", "note": "caution", "passes": "completed"}
 

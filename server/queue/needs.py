@@ -51,6 +51,12 @@ def parse_needs(text: str) -> Needs:
 
 def needs_of(recipes: Iterable[Recipe], device: str, memory_bytes: int = 0, labels: Iterable[str] = ()) -> Needs:
     """What recipes need on a kind of device. A CPU computes every format, if need be slowly, so it needs none."""
-    wanted = {_CUDA_ABILITIES.get(recipe.precision) for recipe in recipes} if device.startswith("cuda") else set()
+    wanted = {_ability(recipe) for recipe in recipes} if device.startswith("cuda") else set()
     abilities = frozenset(ability for ability in wanted if ability is not None)
     return Needs(abilities=abilities, memory_bytes=memory_bytes, labels=frozenset(labels))
+
+
+def _ability(recipe: Recipe) -> str | None:
+    """What a GPU must be able to compute; fp8 emulated there still runs bf16 beside it."""
+    emulated = recipe.precision == "fp8-mixed" and recipe.fp8_compute == "emulated"
+    return "bf16" if emulated else _CUDA_ABILITIES.get(recipe.precision)

@@ -115,3 +115,9 @@ def live_workers(session: Session, lease_s: float) -> list[Worker]:
 def device_kinds(workers: list[Worker]) -> set[str]:
     """The kinds of device that these workers offer: ``cpu``, ``cuda``."""
     return {str(device.get("kind")) for worker in workers for device in worker.devices if device.get("kind")}
+
+
+def gpu_abilities(workers: list[Worker]) -> set[str]:
+    """What at least one GPU of these workers can compute: ``bf16``, ``fp8`` and the like."""
+    gpus = [device for worker in workers for device in worker.devices if device.get("kind") == "cuda"]
+    return {str(ability) for device in gpus for ability in device.get("abilities", [])}

@@ -149,7 +149,7 @@ def test_a_broken_workload_tells_its_error(team: Team) -> None:
         ({"params": {"augment": 1}}, "params.augment", "must be bool"),
         ({"params": {"depth": 3}}, "params.depth", "has the parameters width, lr, norm, augment"),
         ({"recipes": ["fp32", "fp4"]}, "recipes.1", "unknown"),
-        ({"recipes": ["fp32", "fp8"]}, "recipes.1", "compute capability 8.9"),
+        ({"recipes": ["fp32", {"precision": "fp8", "fp8_compute": "native"}], "device": "cpu"}, "recipes.1", "no fp8"),
         ({"recipes": ["fp32", "tf32"], "device": "cpu"}, "recipes.1", "needs a CUDA device"),
         ({"recipes": ["fp32", {"precision": "bf16", "scaler": "dynamic"}]}, "recipes.1", "only 16-mixed needs"),
         ({"recipes": ["fp32", {"precision": "fp16", "scaler": {"init_scale": -1}}]}, "recipes.1", "positive"),
@@ -218,7 +218,7 @@ def test_bodies_that_are_hardly_json(team: Team, raw: bytes, status: int) -> Non
 
 
 def test_every_fault_is_told_at_once(team: Team) -> None:
-    faults = _faults(team, recipes=["fp32", "fp8"], seeds=[1, 1], params={"width": 0}, eval_every=999, baseline="x")
+    faults = _faults(team, recipes=["fp32", "fp4"], seeds=[1, 1], params={"width": 0}, eval_every=999, baseline="x")
     assert set(faults) == {"recipes.1", "seeds", "params.width", "eval_every", "baseline"}
 
 
@@ -303,3 +303,13 @@ def test_the_estimate_comes_from_history(team: Team) -> None:
     assert (known["based_on_runs"], known["slots"], known["queued_ahead"]) == (4, 2, 0)
     with team.database.read() as session:
         assert session.scalar(select(func.count()).select_from(Experiment)) == 1
+
+
+def test_fp8_is_refused_where_the_gpus_are_known_and_none_has_it(team: Team) -> None:
+    recipes: list[Any] = ["fp32", "fp8"]
+    assert _submit(team, recipes=recipes, device="cuda", seeds=1)["device"] == "cuda", "no worker is known yet"
+    team.add_worker(kinds=("cuda",), abilities=("bf16", "tf32"))
+    fault = _faults(team, recipes=recipes, device="cuda")["recipes.1"]
+    assert "no live worker has one" in fault["rule"]
+    assert "fp8_compute='emulated'" in fault["remedy"]
+    _submit(team, recipes=["fp32", {"precision": "fp8", "fp8_compute": "emulated"}], device="cuda", seeds=1)

@@ -34,6 +34,16 @@ class DropoutNet(Workload):
             yield x, x[:, :4].tanh()
 
 
+class WideNet(DropoutNet):
+    """Layers that fit fp8, and a first and last one that do not."""
+
+    width: int = 32
+
+    def model(self) -> nn.Module:
+        inner = [nn.Linear(self.width, self.width), nn.GELU(), nn.LayerNorm(self.width)]
+        return nn.Sequential(nn.Linear(8, self.width), *inner, nn.Dropout(0.2), nn.Linear(self.width, 4))
+
+
 class TinyLoss(DropoutNet):
     """The same with a loss so small that its gradients vanish in fp16 unless they are scaled."""
 

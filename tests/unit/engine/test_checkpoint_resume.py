@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,21 @@ def test_code_is_never_loaded(tmp_path: Path) -> None:
     with pytest.raises(NotResumable, match="cannot be loaded as plain data"):
         Checkpoints(tmp_path, keep=1).save(1, {"value": Path("anything")})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_by_the_middle_of_a_file_is_told_as_such(tmp_path: Path) -> None:
+    """The writer of torch makes a RuntimeError of it; a run would end for that."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))
+    try:
+        checkpoints.save(1, {"model": torch.ones(16)})
+        checkpoints.save(2, {"model": torch.ones(1024)})
+        with pytest.raises(OSError, match="too large"):
+            checkpoints.save(3, {"model": torch.ones(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(list(tmp_path.iterdir())) == 2, "those before stay, nothing half-written does"
 
 
 def test_a_full_disk_does_not_end_the_run(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ CALLS: dict[str, Any] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_kept_operation_runs_in_fp32(recipe: dict[str, Any], name: str) -> None:
     low = torch.bfloat16 if recipe["precision"] == "bf16-mixed" else torch.float16
+    torch.manual_seed(0)
     x = torch.randn(4, 6).to(low).requires_grad_()
     exact = x.detach().float().requires_grad_()
     expected = CALLS[name](exact)
@@ -55,7 +56,8 @@ def test_a_kept_operation_runs_in_fp32(recipe: dict[str, Any], name: str) -> Non
     y.square().sum().backward()
     assert x.grad is not None
     assert exact.grad is not None
-    assert torch.equal(x.grad, exact.grad.to(low))
+    near = {torch.bfloat16: 2**-6, torch.float16: 2**-9}[low]  # x used twice: each use casts its gradient
+    torch.testing.assert_close(x.grad.float(), exact.grad, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(recipe.values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plain_loops import Scheduled
-from small_workloads import Classes, config_of, series_of
+from small_workloads import Classes, WideNet, config_of, series_of
 
 from amp_core.telemetry.metrics import METRICS, page
 from amp_core.training import train
@@ -22,6 +22,7 @@ def test_every_recorded_series_is_listed_and_the_other_way_round() -> None:
     recorded: set[str] = set()
     for recipe in ("32-true", "16-mixed"):
         recorded |= series_of(train(config_of(recipe), Classes())).keys()
+    recorded |= series_of(train(config_of("fp8-mixed"), WideNet())).keys()
     recorded |= series_of(train(config_of("32-true"), Scheduled())).keys()
     recorded = {"eval/<metric>" if name.startswith("eval/") else name for name in recorded}
     on_nvml = {metric.name for metric in METRICS if metric.name.startswith("device/")}

@@ -18,7 +18,6 @@ from amp_core.training import train
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ("fp8", "precision='fp8' needs a CUDA device of compute capability 8.9.*choose bf16-mixed"),
         ({"precision": "16-true", "scaler": "dynamic"}, "unscaling them there.*choose 16-mixed"),
         ({"precision": "bf16-true", "scaler": "static"}, "only 16-mixed needs loss scaling"),
         ({"precision": "16-true", "fp16_compute": "emulated"}, "applies to 16-mixed only"),
