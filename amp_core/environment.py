@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,16 @@ import torch
 
 from amp_core.precision import Precision
 from amp_core.precision.tf32 import fp32_precision
+
+# Top-level modules whose version can change numbers or speed, with the distribution each comes from.
+PACKAGES = {
+    name: name
+    for name in (
+        "numpy", "scipy", "torchvision", "torchaudio", "triton", "transformers", "accelerate", "lightning", "timm",
+        "datasets", "diffusers", "flash_attn", "xformers",
+    )
+} | {"PIL": "pillow", "sklearn": "scikit-learn", "transformer_engine": "transformer-engine"}  # fmt: skip
+_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def environment(precision: Precision, workload_path: str) -> dict[str, Any]:
@@ -23,6 +36,7 @@ def environment(precision: Precision, workload_path: str) -> dict[str, Any]:
         "device": {"type": device.type, **(_cuda_device(device) if device.type == "cuda" else _cpu_device())},
         "num_threads": torch.get_num_threads(),
         "git_commit": git_commit(Path(workload_path).parent),
+        "packages": packages(),
         "flags": {
             "fp32_precision": fp32_precision(),
             "tf32": any(value == "tf32" for value in fp32_precision().values()),
@@ -73,7 +87,29 @@ def _cuda_device(device: torch.device) -> dict[str, Any]:
         "memory_bytes": properties.total_memory,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+        "driver": driver(),
     }
+
+
+def driver(path: Path = _DRIVER) -> str | None:
+    """The version of NVIDIA's kernel driver; None where it does not tell."""
+    try:
+        found = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    return found.group() if found else None
+
+
+def packages() -> dict[str, str]:
+    """Versions of the packages that this process has imported and that can change numbers or speed."""
+    found = {}
+    for module, distribution in PACKAGES.items():
+        if module in sys.modules:
+            try:
+                found[distribution] = metadata.version(distribution)
+            except metadata.PackageNotFoundError:  # imported from a folder, not installed
+                continue
+    return found
 
 
 def git_commit(folder: Path) -> str | None:

@@ -10,6 +10,7 @@ from server.analyses.routes import router as analyses
 from server.audit.routes import router as audit
 from server.bulk.routes import router as bulk
 from server.comparisons.routes import router as comparisons
+from server.diff.routes import router as diff
 from server.experiments.routes import router as experiments
 from server.health.routes import router as health
 from server.metrics.routes import router as metrics
@@ -39,6 +40,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     bulk,
     experiments,
     comparisons,
+    diff,
     runs,
     analyses,
     tracking,

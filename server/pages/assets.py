@@ -22,7 +22,16 @@ from server.pages import colours
 from server.pages.bundle import bundle
 
 WEB = Path(__file__).resolve().parents[2] / "web"
-CSS_ORDER = ("tokens.css", "base.css", "shell.css", "components.css", "charts.css", "pages.css", "lists.css")
+CSS_ORDER = (
+    "tokens.css",
+    "base.css",
+    "shell.css",
+    "components.css",
+    "charts.css",
+    "pages.css",
+    "lists.css",
+    "views.css",
+)
 IMMUTABLE = "public, max-age=31536000, immutable"
 
 mimetypes.add_type("text/javascript", ".js")

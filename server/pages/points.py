@@ -44,7 +44,7 @@ def experiment_points(
         find_experiment(session, experiment_id)
         runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
         told = _points(session, runs, split_names("names", names), max_points, (start, end))
-    return _answer(request, told)
+    return answer(request, told)
 
 
 @router.get("/runs/{run_id}/points")
@@ -60,7 +60,14 @@ def run_points(
     """Series of one run, for one chart: the whole, or the window that somebody zoomed into."""
     with database.read() as session:
         told = _points(session, [find_run(session, run_id)], split_names("names", names), max_points, (start, end))
-    return _answer(request, told)
+    return answer(request, told)
+
+
+def points_of(
+    session: Session, runs: Sequence[Run], names: str, max_points: int, steps: tuple[int | None, int | None]
+) -> list[dict[str, Any]]:
+    """The points of several series, named with commas, of runs from any experiments."""
+    return _points(session, runs, split_names("names", names), max_points, steps)
 
 
 def _points(
@@ -90,5 +97,6 @@ def short(window: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _answer(request: Request, runs: list[dict[str, Any]]) -> Response:
+def answer(request: Request, runs: list[dict[str, Any]]) -> Response:
+    """The points as charts read them, compressed."""
     return compressed(request, Response(msgspec.json.encode({"runs": runs}), media_type="application/json"))

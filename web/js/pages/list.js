@@ -60,6 +60,7 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     visit(addressOf(sent));
   } else if (sent === form) {
+    if (event.submitter?.hasAttribute("formaction")) return rows.picked.size ? undefined : event.preventDefault(); // to another page
     event.preventDefault();
     act(/** @type {HTMLButtonElement | null} */ (event.submitter)?.value ?? "");
   }

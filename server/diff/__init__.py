@@ -1,0 +1,1 @@
+"""Runs beside each other: what differs in configuration, environment, source and numbers."""
