@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, select
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session, contains_eager
 
 from server.db.engine import Database
-from server.db.tables import Delivery
+from server.db.tables import Delivery, Webhook
 from server.queue.clock import store_now
 from server.settings import Settings
 from server.version import VERSION
 from server.webhooks.address import AddressRefused, networks, parse_target, post, resolve
+from server.webhooks.outbox import may_be_told
 
 POLL_S = 2.0
 HELD = timedelta(seconds=60)  # while it is being sent no other server takes it
@@ -62,15 +63,18 @@ class Postman:
 
     def deliver_due(self) -> int:
         """Try everything that is due; return how many that were."""
-        with self._database.write() as session:
-            letters = take_due(session)
-        for letter in letters:
-            if self._stop.is_set():
-                break  # it is due again once it is no longer held
-            status, error = self._send(letter)
+        num_tried = 0
+        while num_tried < AT_ONCE and not self._stop.is_set():
             with self._database.write() as session:
-                note(session, letter.delivery_id, status, error)
-        return len(letters)
+                letters = take_due(session)  # one, so that it is held while it is sent and not while others are
+            for letter in letters:
+                status, error = self._send(letter)
+                with self._database.write() as session:
+                    note(session, letter.delivery_id, status, error)
+            if not letters:
+                break
+            num_tried += len(letters)
+        return num_tried
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -95,7 +99,7 @@ class Postman:
             status = post(target, resolve(target, self._allowed), body, headers)
         except AddressRefused as error:
             return None, str(error)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             return None, f"{type(error).__name__}: {error}"[:500]
         return status, None if 200 <= status < 300 else f"it answered {status}"
 
@@ -107,14 +111,19 @@ def signature(secret: str, body: bytes, at: int) -> dict[str, str]:
 
 
 def take_due(session: Session, now: datetime | None = None) -> list[Letter]:
-    """What is due, held for a minute against other servers. Counts as a try, should this process die meanwhile."""
+    """The delivery that is due longest, held for a minute against other servers; none when nothing is due.
+
+    Counts as a try, should this process die meanwhile.
+    """
     now = now or store_now(session)
     due = (
         select(Delivery)
-        .where(Delivery.due_at <= now)
+        .join(Delivery.webhook)
+        .join(Webhook.owner)
+        .where(Delivery.due_at <= now, may_be_told())
         .order_by(Delivery.due_at, Delivery.id)
-        .limit(AT_ONCE)
-        .options(joinedload(Delivery.webhook, innerjoin=True))
+        .limit(1)
+        .options(contains_eager(Delivery.webhook))
         .with_for_update(skip_locked=True, of=Delivery)
     )
     letters = []
@@ -142,7 +151,15 @@ def note(
         delivery.delivered_at, delivery.due_at = now, None
     else:
         delivery.due_at = now + PAUSES[delivery.tries - 1] if delivery.tries <= len(PAUSES) else None
+        if status is None:
+            _put_off(session, delivery.webhook_id, now, delivery.due_at or now + PAUSES[-1])
     session.flush()
+
+
+def _put_off(session: Session, webhook_id: int, now: datetime, until: datetime) -> None:
+    """An address that does not answer is asked once, not once for each delivery: those of other webhooks wait less."""
+    waiting = update(Delivery).where(Delivery.webhook_id == webhook_id, Delivery.due_at <= now)
+    session.execute(waiting.values(due_at=until))
 
 
 def forget_old(session: Session, now: datetime | None = None) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, and_, not_, or_, select
 from sqlalchemy.orm import Session
 
-from server.db.tables import Delivery, Experiment, Run, Webhook, Worker
+from server.db.tables import Delivery, Experiment, Run, User, Webhook, Worker
 
 Event = Literal["experiment.judged", "run.failed", "worker.lost"]
 EVENTS: tuple[str, ...] = get_args(Event)
@@ -18,11 +18,16 @@ PING = "ping"  # what a test sends, to every webhook
 def announce(session: Session, event: Event, payload: dict[str, Any], now: datetime, owner_id: int | None) -> int:
     """Queue a delivery to each webhook that wants the event; return how many. Without an owner only teams' want it."""
     wanted = 0
-    for webhook in session.scalars(select(Webhook).order_by(Webhook.id)):
+    for webhook in session.scalars(select(Webhook).join(Webhook.owner).where(may_be_told()).order_by(Webhook.id)):
         if event in webhook.events and (webhook.team or webhook.owner_id == owner_id):
             add_delivery(session, webhook, event, payload, now)
             wanted += 1
     return wanted
+
+
+def may_be_told() -> ColumnElement[bool]:
+    """That a webhook's `User` still has the rights it was made with: disabled people are told nothing."""
+    return and_(User.disabled_at.is_(None), or_(not_(Webhook.team), User.role == "admin"))
 
 
 def add_delivery(session: Session, webhook: Webhook, event: str, payload: dict[str, Any], now: datetime) -> Delivery:

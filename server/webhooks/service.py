@@ -86,8 +86,13 @@ def remove(session: Session, webhook_id: int, principal: Principal) -> None:
 
 
 def ping(session: Session, webhook_id: int, principal: Principal) -> Delivery:
-    """Queue a delivery that only says hello. Raises `NotFound`."""
+    """Queue a delivery that only says hello. Raises `NotFound`, and `Conflict` while the last one is on its way."""
     webhook = find(session, webhook_id, principal)
+    waiting = select(func.count()).where(
+        Delivery.webhook_id == webhook.id, Delivery.event == PING, Delivery.due_at.is_not(None)
+    )
+    if session.scalar(waiting):
+        raise Conflict(f"a ping of webhook {webhook_id} is on its way: its deliveries say how it went")
     return add_delivery(session, webhook, PING, {"message": f"hello from {principal.name}"}, datetime.now(UTC))
 
 

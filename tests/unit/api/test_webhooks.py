@@ -8,7 +8,9 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
 from typing import Any
@@ -23,9 +25,9 @@ from server.db.tables import Delivery, User, Webhook, Worker
 from server.queue.claim import claim
 from server.queue.finish import finish
 from server.settings import Settings
-from server.webhooks.address import AddressRefused, check_address, networks, parse_target, resolve
+from server.webhooks.address import AddressRefused, check_address, networks, parse_target, post, resolve
 from server.webhooks.delivery import PAUSES, Postman, forget_old, note, signature, take_due
-from server.webhooks.outbox import EVENTS, announce_verdict
+from server.webhooks.outbox import EVENTS, add_delivery, announce_verdict
 from server.workers.service import note_lost_workers
 
 URL = "/api/v1/webhooks"
@@ -240,3 +242,95 @@ def test_the_signature_is_over_time_and_body() -> None:
     one, other = signature("s", b"body", 1), signature("s", b"body", 2)
     assert one["X-Ampboard-Signature"] != other["X-Ampboard-Signature"]
     assert datetime.fromtimestamp(int(one["X-Ampboard-Timestamp"]), UTC).year == 1970
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["192.0.0.192", "192.88.99.1", "168.63.129.16", "64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:7f00:1::1",
+     "2001:0:7f00:1::", "fec0::1", "3fff::1", "::127.0.0.1"],
+)  # fmt: skip
+def test_ways_round_to_addresses_inside_are_refused(address: str) -> None:
+    with pytest.raises(AddressRefused, match="not a public address"):
+        check_address(ip_address(address), [])
+
+
+@pytest.mark.parametrize("host", ["a..b", ".example.org", "a" * 70 + ".org"])
+def test_a_host_name_that_cannot_be_is_refused_and_stops_no_other_delivery(
+    team: Team, receiver: Receiver, host: str
+) -> None:
+    answer = team.client("submitter").post(URL, json={"url": f"https://{host}/", "events": ["run.failed"]})
+    assert answer.status_code == 422, answer.text
+    with team.database.write() as session:
+        for url in (f"https://{host}/", receiver.url):
+            add_webhook(session, url, owner=team.ids["admin"])
+        for webhook in session.scalars(select(Webhook).order_by(Webhook.id)):
+            add_delivery(session, webhook, "ping", {}, START)
+    assert postman(team.database, "127.0.0.0/8").deliver_due() == 2
+    assert len(receiver.got) == 1
+    with team.database.read() as session:
+        told = [
+            (delivery.tries, delivery.error) for delivery in session.scalars(select(Delivery).order_by(Delivery.id))
+        ]
+    assert told[1] == (1, None)
+    assert told[0][0] == 1
+    assert "host name" in str(told[0][1])
+
+
+def test_an_answer_that_never_ends_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        over = threading.Event()
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                while not over.wait(0.02):
+                    connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        target = parse_target(f"http://receiver.example:{listening.getsockname()[1]}/")
+        with pytest.raises((OSError, HTTPException)):
+            post(target, "127.0.0.1", b"{}", {}, deadline_s=0.3)
+        over.set()
+        dripping.join()
+
+
+def test_of_an_address_that_does_not_answer_one_delivery_is_tried_and_not_all(
+    database: Database, receiver: Receiver
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+    with database.write() as session:
+        queue = Queue(session)
+        add_webhook(session, nobody)
+        add_webhook(session, receiver.url)
+        queue.experiment()
+        for second in range(3):
+            announce_verdict(session, 1, {}, queue.at(second))
+    assert postman(database, "127.0.0.0/8").deliver_due() == 4
+    assert len(receiver.got) == 3
+    with database.read() as session:
+        silent = session.scalars(select(Delivery).where(Delivery.webhook_id == 1).order_by(Delivery.id)).all()
+        assert [delivery.tries for delivery in silent] == [1, 0, 0]
+        assert len({delivery.due_at for delivery in silent}) == 1
+
+
+@pytest.mark.parametrize("change", [{"disabled_at": START}, {"role": "submitter"}])
+def test_who_lost_the_right_is_told_no_more(database: Database, change: dict[str, Any]) -> None:
+    with database.write() as session:
+        queue = Queue(session)
+        add_webhook(session, PUBLIC)
+        queue.experiment()
+        announce_verdict(session, 1, {}, queue.at(0))
+        for name, value in change.items():
+            setattr(session.get_one(User, 1), name, value)
+        session.flush()
+        announce_verdict(session, 1, {}, queue.at(1))
+        assert len(session.scalars(select(Delivery)).all()) == 1, "nothing is added"
+        assert take_due(session) == [], "what waited is not sent"
+
+
+def test_a_ping_follows_the_last_one_only_when_that_is_over(team: Team) -> None:
+    client = team.client("submitter")
+    made = client.post(URL, json={"url": PUBLIC, "events": ["run.failed"]}).json()["id"]
+    assert [client.post(f"{URL}/{made}/ping").status_code for _ in range(2)] == [202, 409]
