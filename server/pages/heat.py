@@ -24,16 +24,13 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])
 
 def heat_choices(session: Session, experiment: dict[str, Any], styles: dict[str, Style]) -> list[dict[str, Any]]:
     """The first run of each recipe that recorded exponents, in the experiment's order."""
-    firsts = dict(
-        session.execute(
-            select(Run.recipe_name, func.min(Run.id))
-            .join(Event, Event.run_id == Run.id)
-            .where(Run.experiment_id == experiment["id"], Event.kind == KIND, Run.role.in_(["baseline", "candidate"]))
-            .group_by(Run.recipe_name)
-        )
-        .tuples()
-        .all()
+    rows = session.execute(
+        select(Run.recipe_name, func.min(Run.id))
+        .join(Event, Event.run_id == Run.id)
+        .where(Run.experiment_id == experiment["id"], Event.kind == KIND, Run.role.in_(["baseline", "candidate"]))
+        .group_by(Run.recipe_name)
     )
+    firsts = {recipe: run_id for recipe, run_id in rows}  # noqa: C416 - a mypy-checked shape
     seeds = {run["id"]: run["seed"] for run in experiment["runs"]}
     return [
         {"recipe": name, "run_id": firsts[name], "seed": seeds.get(firsts[name]), "style": styles[name]}
