@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO, cast
 
 import torch
 
@@ -45,8 +45,7 @@ class Checkpoints:
         temporary = self._folder / f"writing-{os.getpid()}"
         try:
             with temporary.open("wb") as file:
-                torch.save({"format": FORMAT, **state}, file)
-                file.flush()
+                _write(file, {"format": FORMAT, **state})
                 os.fsync(file.fileno())
             if not self._has_proved:
                 _load(temporary)
@@ -65,6 +64,40 @@ class Checkpoints:
         others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for path in others[self._keep - 1 :]:
             path.unlink(missing_ok=True)
+
+
+class _Noting:
+    """A file for `torch.save`, which makes a RuntimeError of whatever a write raises: the true reason is kept here."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError as error:
+            self.error = error
+            raise
+
+
+def _write(file: BinaryIO, state: dict[str, Any]) -> None:
+    """Write and flush the state. Raises `OSError` when the disk takes no more."""
+    noting = _Noting(file)
+    try:
+        torch.save(state, cast("IO[bytes]", noting))  # it only writes and flushes
+        noting.flush()
+    except RuntimeError as error:
+        if noting.error is not None:
+            raise noting.error from error
+        raise
 
 
 def load_first(paths: Sequence[str]) -> tuple[dict[str, Any] | None, list[str]]:

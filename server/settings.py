@@ -81,6 +81,18 @@ class Settings(BaseSettings):
     allow_root: bool = Field(
         default=False, description="Let a worker that joins a store on another host run as root, and its runs with it."
     )
+    artifacts: str | None = Field(
+        default=None,
+        description="Folder or fsspec URL (file:///mnt/share, s3://bucket/prefix) through which workers of several "
+        "hosts share checkpoints; unset keeps each worker's in its own data_dir.",
+    )
+    max_artifact_bytes: int = Field(
+        default=4 * 1024**3, ge=1, description="A checkpoint above this size is not shared."
+    )
+    fetch_workloads: bool = Field(
+        default=False,
+        description="Let this worker run workload files that it lacks, as another worker recorded them in the store.",
+    )
     webhook_networks: Annotated[list[str], NoDecode] = Field(
         default_factory=list,
         description="Private networks that webhooks may reach all the same, such as 10.1.0.0/16, separated by commas.",

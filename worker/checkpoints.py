@@ -15,11 +15,15 @@ from server.db.base import table_of
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.db.tables import Event, Run
+from worker.artifact_store import ArtifactStore
+from worker.shared_checkpoints import at_hand, drop_shared, shared_runs
 
 _log = logging.getLogger(__name__)
 
 
-def with_checkpoints(database: Database, config: RunConfig, data_dir: Path) -> RunConfig:
+def with_checkpoints(
+    database: Database, config: RunConfig, data_dir: Path, artifacts: ArtifactStore | None = None
+) -> RunConfig:
     """The configuration with the run's folder and, for a later attempt, the checkpoints it may go on from."""
     if config.kind != "train":
         return config
@@ -28,6 +32,7 @@ def with_checkpoints(database: Database, config: RunConfig, data_dir: Path) -> R
         with database.read() as session:
             known = known_checkpoints(session, config.run_id)
     folder = folder_of(data_dir, config.run_id)
+    known = at_hand(known, folder, config.run_id, artifacts)
     return msgspec.structs.replace(config, checkpoint_dir=str(folder), resume_from=known)
 
 
@@ -46,7 +51,7 @@ def known_checkpoints(session: Session, run_id: int) -> tuple[str, ...]:
     return tuple(str(payload["path"]) for payload in rows)
 
 
-def drop_checkpoints(database: Database, run_id: int, data_dir: Path) -> None:
+def drop_checkpoints(database: Database, run_id: int, data_dir: Path, artifacts: ArtifactStore | None = None) -> None:
     """Free the disk once the run is completed or cancelled; a failed run keeps them for a retry."""
     try:
         with database.read() as session:
@@ -56,23 +61,26 @@ def drop_checkpoints(database: Database, run_id: int, data_dir: Path) -> None:
         return
     if state in (None, "completed", "cancelled"):
         shutil.rmtree(folder_of(data_dir, run_id), ignore_errors=True)
+        drop_shared(artifacts, run_id)
 
 
-def drop_forgotten(database: Database, data_dir: Path) -> list[int]:
+def drop_forgotten(database: Database, data_dir: Path, artifacts: ArtifactStore | None = None) -> list[int]:
     """Free the disk of runs that ended elsewhere: cancelled while they were paused or queued, or deleted for good.
 
     Returns their ids. Raises `StoreUnavailable`; nothing is dropped then.
     """
     folders = {int(path.name[4:]): path for path in (data_dir / "checkpoints").glob("run-*") if path.name[4:].isdigit()}
-    if not folders:
+    found = {*folders, *shared_runs(artifacts)}
+    if not found:
         return []
     run = table_of(Run).c
     with database.read() as session:  # over the table: a deleted run may be restored and keeps its checkpoints
-        rows = session.connection().execute(select(run.id, run.state).where(run.id.in_(list(folders))))
+        rows = session.connection().execute(select(run.id, run.state).where(run.id.in_(list(found))))
         states = {run_id: state for run_id, state in rows}  # noqa: C416 - rows are typed only when unpacked
-    forgotten = [run_id for run_id in folders if states.get(run_id) in (None, "completed", "cancelled")]
+    forgotten = [run_id for run_id in found if states.get(run_id) in (None, "completed", "cancelled")]
     for run_id in forgotten:
-        shutil.rmtree(folders[run_id], ignore_errors=True)
+        shutil.rmtree(folder_of(data_dir, run_id), ignore_errors=True)
+        drop_shared(artifacts, run_id)
     return forgotten
 
 

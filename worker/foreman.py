@@ -19,11 +19,14 @@ from server.queue.claim import ClaimedRun, claim
 from server.queue.policy import Policy
 from server.settings import Settings
 from worker.active import ActiveRuns, Requests
+from worker.artifact_store import ArtifactStore
 from worker.checkpoints import drop_checkpoints, with_checkpoints
 from worker.ending import Ending, Reason
+from worker.fetched_sources import fetch_source
 from worker.record import Recorder
 from worker.run_config import limits_of, run_config
 from worker.scratch import scratch_of
+from worker.shared_checkpoints import CheckpointUploads
 from worker.slots import Slot, SlotPool
 from worker.supervise import Supervision
 from worker.workload_files import WorkloadMissing, locate, workload_folders
@@ -45,6 +48,7 @@ class Foreman:
         launcher_of: Callable[[Sequence[Slot]], Launcher],
         free_bytes: Callable[[Sequence[Slot]], Mapping[str, int]],
         spool_folder: Path,
+        artifacts: ArtifactStore | None = None,
     ) -> None:
         self.active = ActiveRuns()
         self._database, self._settings, self._worker_id = database, settings, worker_id
@@ -52,6 +56,7 @@ class Foreman:
         self._policy = Policy.of(settings)
         self._folders = workload_folders(settings)
         self._spool_folder = spool_folder
+        self._artifacts = artifacts
         self._claiming = threading.Lock()
         self._is_store_away = False
         self._stopping = threading.Event()
@@ -130,20 +135,30 @@ class Foreman:
             requests.abandon.set()
         recorder = Recorder(self._database, self._spool_folder, claimed.run_id, claimed.attempt, requests.lost)
         try:
-            path = locate(claimed, self._folders)
+            path = self._source(claimed)
             config = run_config(claimed, slots[0], path, scratch, self._settings)
-            config = with_checkpoints(self._database, config, self._settings.data_dir)
+            config = with_checkpoints(self._database, config, self._settings.data_dir, self._artifacts)
             scratch.mkdir(parents=True, exist_ok=True)
-        except (WorkloadMissing, AmpError, msgspec.ValidationError, OSError) as error:
+        except (WorkloadMissing, AmpError, msgspec.ValidationError, StoreUnavailable, OSError) as error:
             recorder.start()
             recorder.finish(Ending(outcome="failed", reason=_refusal(error)), requests.abandon)
             return
         limits = limits_of(claimed, self._settings)
         _log.info("attempt %d begins on %s", claimed.attempt, ", ".join(claimed.devices))
-        ended = Supervision(recorder, self._launcher_of(slots), config, limits, requests).run()
+        uploads = CheckpointUploads(self._artifacts, claimed.run_id, self._settings.max_artifact_bytes)
+        ended = Supervision(recorder, self._launcher_of(slots), config, limits, requests, uploads).run()
         if ended:
-            drop_checkpoints(self._database, claimed.run_id, self._settings.data_dir)
+            drop_checkpoints(self._database, claimed.run_id, self._settings.data_dir, self._artifacts)
         _log.info("attempt %d %s", claimed.attempt, "has ended" if ended else "was left open")
+
+    def _source(self, claimed: ClaimedRun) -> Path:
+        """The workload's file here, or as another worker recorded it where that is allowed."""
+        try:
+            return locate(claimed, self._folders)
+        except WorkloadMissing:
+            if not self._settings.fetch_workloads:
+                raise
+            return fetch_source(self._database, claimed, self._settings.data_dir)
 
 
 def _refusal(error: Exception) -> Reason:

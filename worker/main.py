@@ -15,6 +15,7 @@ from server.db.errors import StoreError, StoreUnavailable
 from server.db.upgrade import open_database
 from server.settings import Settings
 from worker.app import make_app, serve
+from worker.artifact_store import ArtifactStore, ArtifactsUnusable
 from worker.devices import inventory
 from worker.foreman import Foreman
 from worker.heartbeat import Heartbeat
@@ -58,7 +59,7 @@ def main() -> int:
         return 1
     try:
         return run_worker(settings, database)
-    except (NameTaken, StoreError) as error:
+    except (NameTaken, StoreError, ArtifactsUnusable) as error:
         _log.error("%s", error)
         return 1
     finally:
@@ -68,6 +69,7 @@ def main() -> int:
 def run_worker(settings: Settings, database: Database) -> int:
     """Register, take over what an earlier process of this name left, work, and sign off."""
     name = worker_name(settings)
+    artifacts = None if settings.artifacts is None else ArtifactStore(settings.artifacts)
     nvml = open_nvml()
     slots = inventory(settings.worker_slots, nvml)
     devices = Devices(slots, nvml)
@@ -81,9 +83,10 @@ def run_worker(settings: Settings, database: Database) -> int:
         foreman = Foreman(
             database=database, settings=settings, worker_id=worker_id, slots=SlotPool(slots),
             launcher_of=launchers.of, free_bytes=devices.free_bytes, spool_folder=spool_folder,
+            artifacts=artifacts,
         )  # fmt: skip
         heartbeat = Heartbeat(database, settings, worker_id, foreman.active, devices)
-        threads = (heartbeat, Scanner(database, settings), Rounds(database, settings, foreman))
+        threads = (heartbeat, Scanner(database, settings), Rounds(database, settings, foreman, artifacts))
         for thread in threads:
             thread.start()
         _log.info("worker %s offers %s", name, ", ".join(slot.device for slot in slots))

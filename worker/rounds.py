@@ -11,6 +11,7 @@ from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.queue.reap import Reaper
 from server.settings import Settings
+from worker.artifact_store import ArtifactStore
 from worker.checkpoints import drop_forgotten
 from worker.foreman import Foreman
 from worker.scratch import drop_left_scratch
@@ -24,11 +25,13 @@ _log = logging.getLogger(__name__)
 class Rounds:
     """A thread that fills free slots every few seconds, requeues lost runs, and keeps the embedded broker alive."""
 
-    def __init__(self, database: Database, settings: Settings, foreman: Foreman) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, foreman: Foreman, artifacts: ArtifactStore | None = None
+    ) -> None:
         self._foreman = foreman
         self._poll_s = min(POLL_S, settings.sweep_s)
         self._sweep_s = settings.sweep_s
-        self._database, self._data_dir = database, settings.data_dir
+        self._database, self._data_dir, self._artifacts = database, settings.data_dir, artifacts
         self._tidy_at = time.monotonic()
         self._reaper = Reaper(database, patience_s=settings.lease_s)
         self._broker = EmbeddedBroker(settings) if settings.embedded_broker else None
@@ -65,6 +68,6 @@ class Rounds:
         if time.monotonic() >= self._tidy_at:
             self._tidy_at = time.monotonic() + TIDY_S
             drop_left_scratch(self._database, self._data_dir)
-            drop_forgotten(self._database, self._data_dir)
+            drop_forgotten(self._database, self._data_dir, self._artifacts)
         for lost in self._reaper.reap():
             _log.warning("run %d lost attempt %d and is %s", lost.run_id, lost.attempt, lost.state)

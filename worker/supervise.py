@@ -6,17 +6,19 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import BinaryIO
 
 from amp_core.config import RunConfig
 from amp_core.errors import ProtocolError
-from amp_core.events import Evaluated, Failed, Finished, Frame, Paused, Segment, read_frames
+from amp_core.events import Checkpointed, Evaluated, Failed, Finished, Frame, Paused, Segment, read_frames
 from amp_core.launcher import Child, Launcher
 from worker.active import Requests
 from worker.ending import REMEDIES, Ending, Evidence, Reason, ending_of
 from worker.limits import group_rss_bytes, num_oom_kills, readable_bytes
 from worker.log_capture import LogCapture
 from worker.record import Recorder
+from worker.shared_checkpoints import WAIT_S, CheckpointUploads
 
 TICK_S = 0.1
 MEMORY_CHECK_S = 0.25
@@ -46,9 +48,15 @@ class Supervision:
     """
 
     def __init__(
-        self, recorder: Recorder, launcher: Launcher, config: RunConfig, limits: Limits, requests: Requests
+        self,
+        recorder: Recorder,
+        launcher: Launcher,
+        config: RunConfig,
+        limits: Limits,
+        requests: Requests,
+        uploads: CheckpointUploads | None = None,
     ) -> None:
-        self._requests = requests
+        self._requests, self._uploads = requests, uploads
         self._recorder, self._launcher = recorder, launcher
         self._config, self._limits = config, limits
         self._step = 0
@@ -73,6 +81,8 @@ class Supervision:
             ending = None
         elif self._recorder.failure is not None and ending is not None:
             ending = replace(ending, outcome="failed", reason=self._recorder.failure)
+        if self._uploads is not None:  # before anybody else can go on with the run
+            self._uploads.finish(WAIT_S if ending is not None and ending.outcome in ("paused", "failed") else 0.0)
         stored = self._recorder.finish(ending, give_up=self._requests.abandon)
         return stored and ending is not None
 
@@ -200,6 +210,8 @@ class Supervision:
             self._failed = event
         elif isinstance(event, Paused):
             self._has_paused = True
+        elif isinstance(event, Checkpointed) and self._uploads is not None:
+            self._uploads.offer(Path(event.path))
 
 
 def _read_some(pipe: BinaryIO) -> bytes:

@@ -28,6 +28,20 @@ def source_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+_MARK = re.compile(r"\n# ---- (?P<name>.+?)(?P<missing>: missing)? ----\n")
+
+
+def parts_of(text: str) -> list[str]:
+    """The files that `source_text` joined, without those that were missing; whoever writes them checks the hash."""
+    parts, at = list[str](), 0
+    has_content = True
+    for mark in _MARK.finditer(text):
+        if has_content:
+            parts.append(text[at : mark.start()])
+        has_content, at = mark["missing"] is None, mark.end()
+    return [*parts, text[at:]] if has_content else parts
+
+
 def source_text(path: Path, limit: int) -> str | None:
     """A workload file and the scripts it names as one text; None above ``limit`` characters.
 

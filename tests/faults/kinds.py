@@ -42,7 +42,7 @@ def kill_child(place: Place, rng: random.Random) -> str:
 
 
 def kill_fork_server(place: Place, rng: random.Random) -> str:
-    """The process from which a worker forks warm children; its children go with it."""
+    """The process from which a worker forks warm children: those at work go on, the next one starts cold."""
     found = [p for p in psutil.Process(place.workers[rng.choice(WORKERS)].pid).children() if "amp_core" in _line(p)]
     for process in found:
         process.kill()
