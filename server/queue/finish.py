@@ -37,6 +37,8 @@ def finish(
     """
     now = now or store_now(session)
     run = hold(session, run_id, attempt)
+    if outcome == "paused" and run.cancel_requested_at is not None:
+        outcome = "cancelled"  # asked for while it was being put aside
     if outcome == "cancelled" and run.reason is not None:  # who asked, noted when they did
         messages = (run.reason.get("message"), (reason or {}).get("message"))
         reason = {**run.reason, "message": " ".join(message for message in messages if message)}

@@ -22,6 +22,8 @@ def pause(session: Session, run_id: int, principal: Principal) -> str:
     """Pause a run and return its state. Raises `NotFound`, `Forbidden`, or `Conflict` when it has ended or pauses."""
     run = find_run(session, run_id)
     check_owner(principal, run.experiment, "pause runs of")
+    if run.device == "outside":
+        raise Conflict(f"run {run_id} is tracked from outside: pause it where it runs")
     if run.state not in ("queued", "running"):
         raise Conflict(f"run {run_id} is {run.state}: only a queued or running one can be paused")
     if run.cancel_requested_at is not None:
@@ -65,6 +67,8 @@ def retry(session: Session, run_id: int, principal: Principal) -> None:
 def pause_all(session: Session, experiment: Experiment, principal: Principal) -> int:
     """Pause every queued and running run of an experiment; return how many. Raises `Forbidden`, `Conflict`."""
     check_owner(principal, experiment, "pause")
+    if experiment.plan.get("device") == "outside":
+        raise Conflict(f"experiment {experiment.id} is tracked from outside: pause its runs where they run")
     ids = _ids(session, experiment.id, ("queued", "running"))
     if not ids:
         raise Conflict(f"experiment {experiment.id} has no queued or running run: there is nothing to pause")

@@ -172,3 +172,27 @@ def test_the_buttons_of_the_pages_do_the_same(team: Team, action: str) -> None:
     after = team.client("viewer").get(f"{URL}/runs/{run}").json()
     expected = {"pause": "paused", "resume": "queued", "priority": "queued", "cancel": "cancelled"}[action]
     assert (after["state"], after["priority"]) == (expected, 4 if action == "priority" else 0)
+
+
+def test_a_cancel_that_comes_while_a_run_is_put_aside_holds(team: Team) -> None:
+    run = submit(team)["runs"][0]["id"]
+    worker = add_worker(team)
+    with team.database.write() as session:
+        claimed = claim(session, worker, ["cpu"], 60)
+    assert claimed is not None
+    assert claimed.run_id == run
+    post(team, f"runs/{run}/pause")
+    post(team, f"runs/{run}/cancel")
+    with team.database.write() as session:
+        finish(session, run, 1, "paused")
+    shown = team.client("viewer").get(f"{URL}/runs/{run}").json()
+    assert (shown["state"], shown["reason"]["message"]) == ("cancelled", "Cancelled by submitter.")
+    assert post(team, f"runs/{run}/retry")["state"] == "queued"
+
+
+def test_what_runs_elsewhere_is_not_paused(team: Team) -> None:
+    body = {"workload": "mine", "name": "mine", "recipe": "bf16", "host": "host", "steps": 10}
+    made = post(team, "runs", body, expect=201)
+    told = post(team, f"runs/{made['id']}/pause", expect=409)["detail"]
+    assert "tracked from outside" in told
+    assert "tracked from outside" in post(team, f"experiments/{made['experiment_id']}/pause", expect=409)["detail"]
