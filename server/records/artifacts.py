@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, undefer
 
 from amp_core import events
 from server.db.json_values import clean_text
-from server.db.tables import Artifact
+from server.db.tables import Artifact, Run
 
 
 def store_artifact(session: Session, run_id: int, attempt: int, event: events.Artifact, at: datetime) -> bool:
@@ -57,5 +57,6 @@ def artifacts_of(session: Session, run_ids: Sequence[int]) -> list[Artifact]:
 
 
 def artifact_with_content(session: Session, artifact_id: int) -> Artifact | None:
-    """The artifact with its bytes loaded."""
-    return session.get(Artifact, artifact_id, options=[undefer(Artifact.content)])
+    """The artifact with its bytes loaded; None also when its run is deleted."""
+    query = select(Artifact).join(Run, Run.id == Artifact.run_id).where(Artifact.id == artifact_id)
+    return session.scalars(query.options(undefer(Artifact.content))).one_or_none()

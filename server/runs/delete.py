@@ -146,8 +146,10 @@ def _is_over(ended_at: datetime | None, days: int, now: datetime) -> bool:
 def _delete_expired(database: Database, experiment_id: int) -> bool:
     with database.write() as session:
         experiment = session.get(Experiment, experiment_id, with_for_update=True)
-        if experiment is None or experiment.state not in ("ended", "cancelled"):
-            return False  # retried meanwhile
+        if experiment is None or experiment.state not in ("ended", "cancelled") or KEEP_TAG in experiment.tags:
+            return False  # retried or marked meanwhile
+        if session.scalar(select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(OPEN)).limit(1)):
+            return False  # an analysis of it goes on
         name = experiment.name
         session.execute(delete(Experiment).where(Experiment.id == experiment_id))
         record(session, None, "experiment.expire", f"experiment/{experiment_id}", name=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from sqlalchemy import select
 from team import Team
 
 from server.db.engine import Database
-from server.db.tables import Audit, Run
-from server.runs.delete import purge_deleted
+from server.db.tables import Artifact, Audit, Experiment, Run, RunParameter
+from server.runs.delete import delete_expired, purge_deleted
 
 
 @pytest.fixture
@@ -116,3 +117,46 @@ def test_a_run_has_so_many_tags(team: Team) -> None:
         assert act(team, "runs", "tag", [run], tag=f"t{number}")["done"] == [run]
     assert "20 are the most" in act(team, "runs", "tag", [run], tag="more")["refused"][0]["reason"]
     assert act(team, "runs", "tag", [run], tag="t3")["done"] == [run]
+
+
+def test_what_only_a_deleted_run_has_is_nowhere_to_be_found(team: Team) -> None:
+    gone, here = submit(team, params={"width": 77}), submit(team, params={"width": 32})
+    act(team, "experiments", "cancel", [gone, here])
+    run, other = (listed(team, "runs", experiment_id=one)[0] for one in (gone, here))
+    now = datetime.now(UTC)
+    with team.database.write() as session:
+        for run_id, name, text in ((run, "secret", "x"), (run, "both", "x"), (other, "both", "y")):
+            session.add(RunParameter(run_id=run_id, name=name, text=text))
+        session.add(Artifact(id=5, run_id=run, attempt=1, name="a", media_type="text/plain", step=1, num_bytes=1,
+                             sha256="0" * 64, content=b"x", created_at=now))  # fmt: skip
+    client = team.client("viewer")
+
+    def suggested(query: str) -> list[str]:
+        items = client.get("/api/v1/search/suggestions", params={"q": query}).json()["items"]
+        return [item["text"] for item in items]
+
+    assert client.get("/api/v1/artifacts/5").status_code == 200
+    assert suggested("params.both=") == ["params.both=x", "params.both=y"]
+    act(team, "experiments", "delete", [gone])
+    assert client.get("/api/v1/artifacts/5").status_code == 404
+    assert suggested("params.secret") == []
+    assert suggested("params.both=") == ["params.both=y"]
+    assert suggested("params.width=") == ["params.width=32"]
+    act(team, "experiments", "restore", [gone])
+    assert client.get("/api/v1/artifacts/5").status_code == 200
+    assert suggested("params.secret") == ["params.secret="]
+
+
+def test_retention_leaves_what_is_analysed_or_was_marked_meanwhile(team: Team) -> None:
+    first, second = submit(team), submit(team)
+    act(team, "experiments", "cancel", [first, second])
+    long_ago = datetime.now(UTC) - timedelta(days=30)
+    with team.database.write() as session:
+        for experiment in session.scalars(select(Experiment)):
+            experiment.ended_at = long_ago
+    runs = listed(team, "runs", experiment_id=first)
+    made = team.client("submitter").post(f"/api/v1/runs/{runs[0]}/analyses", json={"kind": "stress", "recipe": "bf16"})
+    assert made.status_code == 201, made.text
+    assert delete_expired(team.database, 7) == [second]
+    act(team, "runs", "cancel", [made.json()["id"]])
+    assert delete_expired(team.database, 7) == [first]
