@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from amp_core.analyses import parse_options
+from amp_core.analyses import check_analysis, parse_options
 from amp_core.config import Recipe, parse_recipe
 from amp_core.errors import AnalysisError, RecipeError
 from amp_core.recipe_rules import check_device
@@ -20,19 +20,22 @@ from server.experiments.plan import recipe_json
 from server.experiments.submission import split_message
 from server.runs.parameters import add_parameters
 from server.runs.queries import find_run
+from server.runs.service import check_owner
 
 
 def add_analysis(session: Session, run_id: int, given: AnalysisOfRunIn, principal: Principal) -> Run:
     """Queue an analysis of a run in the run's own experiment, and return it.
 
-    It delays no verdict and changes none. Raises `NotFound`, `Conflict` for a run tracked from outside, and `Invalid`.
+    It delays no verdict and changes none. Raises `NotFound`, `Forbidden` for an experiment of somebody else's, whose
+    share of the devices it would take, `Conflict` for a run tracked from outside, and `Invalid`.
     """
     of = find_run(session, run_id)
+    check_owner(principal, of.experiment, "add analyses to")
     device = str(of.config.get("device") or "cpu")
     if device == "outside":
         raise Conflict(f"run {run_id} was tracked from outside: its workload is not here to be executed again")
     recipe = _recipe(given, of, device)
-    _check_options(given)
+    _check_options(given, recipe, device)
     config = {
         key: value
         for key, value in of.config.items()
@@ -72,9 +75,10 @@ def _recipe(given: AnalysisOfRunIn, of: Run, device: str) -> Recipe:
     return recipe
 
 
-def _check_options(given: AnalysisOfRunIn) -> None:
+def _check_options(given: AnalysisOfRunIn, recipe: Recipe, device: str) -> None:
     try:
         parse_options(given.kind, given.options)
+        check_analysis(given.kind, recipe, device)
     except AnalysisError as error:
         rule, remedy = split_message(str(error))
         field, value = ("options", given.options) if "options" in str(error) else ("kind", given.kind)

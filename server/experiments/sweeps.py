@@ -21,6 +21,7 @@ from server.settings import Settings
 from server.workloads.queries import find_workload
 
 MAX_SETS = 200
+MAX_EXPERIMENTS = 10  # of the largest size: all are written in one transaction, and workers wait for it
 TRIES = 50  # draws per set before a space counts as exhausted
 
 
@@ -93,8 +94,8 @@ def _faults(name: str, values: list[Any] | Range, sweep: Sweep, kinds: dict[str,
     if kinds[name] not in ("int", "float"):
         rule = f"a range is for numbers, and {name} is {kinds[name]}"
         return [Fault(field=field, value=given, rule=rule, remedy="list the values instead")]
-    if values.min > values.max or (values.log and values.min <= 0):
-        rule = "min is at most max, and above 0 on a logarithmic scale"
+    if values.min > values.max or (values.log and values.min <= 0) or not math.isfinite(values.max - values.min):
+        rule = "min is at most max, and above 0 on a logarithmic scale; their difference is a number, too"
         return [Fault(field=field, value=given, rule=rule, remedy="mend the bounds")]
     return []
 
@@ -102,13 +103,13 @@ def _faults(name: str, values: list[Any] | Range, sweep: Sweep, kinds: dict[str,
 def _drawn(sweep: Sweep, kinds: dict[str, str]) -> list[dict[str, Any]]:
     chance = random.Random(sweep.seed)  # noqa: S311 - repeatable draws, no secret
     assert sweep.num is not None
-    found: list[dict[str, Any]] = []
+    found: dict[str, dict[str, Any]] = {}
     for _ in range(sweep.num * TRIES):
         drawn = {name: _draw(chance, values, kinds[name]) for name, values in sweep.params.items()}
-        found = _distinct([*found, drawn])
+        found.setdefault(_spelled(drawn), drawn)
         if len(found) == sweep.num:
             break
-    return found
+    return list(found.values())
 
 
 def _draw(chance: random.Random, values: list[Any] | Range, kind: str) -> Any:
@@ -123,7 +124,11 @@ def _draw(chance: random.Random, values: list[Any] | Range, kind: str) -> Any:
 
 
 def _distinct(sets: Any) -> list[dict[str, Any]]:
-    return list({json.dumps(values, sort_keys=True): values for values in sets}.values())
+    return list({_spelled(values): values for values in sets}.values())
+
+
+def _spelled(values: dict[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)
 
 
 def submit(session: Session, settings: Settings, given: SweepIn, principal: Principal) -> SweepOut:
@@ -136,16 +141,20 @@ def submit(session: Session, settings: Settings, given: SweepIn, principal: Prin
         service.make_plan(session, settings, ExperimentIn.model_validate(base))
     title = (given.name or "").strip() or given.workload
     made: list[tuple[Experiment, int, dict[str, Any]]] = []
+    total, most = 0, MAX_EXPERIMENTS * settings.max_runs_per_experiment
     for values in expand(given.sweep, kinds):
         spelled = ", ".join(f"{name}={value}" for name, value in values.items())
         fields = {**base, "params": {**given.params, **values}, "name": f"{title}: {spelled}"[:200]}
         experiment, num_runs = service.submit(session, settings, ExperimentIn.model_validate(fields), principal)
         made.append((experiment, num_runs, values))
+        total += num_runs
+        if total > most:
+            rule = f"the sweep has more than {most} runs, {num_runs} for each set of values"
+            raise Invalid([Fault(field="sweep", value=total, rule=rule, remedy="take fewer sets, recipes or seeds")])
     tag = f"sweep-{made[0][0].id}"
     for experiment, _, _ in made:
         experiment.tags = [*experiment.tags, tag]
     session.flush()
-    total = sum(num_runs for _, num_runs, _ in made)
     record(session, principal.user_id, "sweep.submit", f"experiment/{made[0][0].id}", experiments=len(made), runs=total)
     return SweepOut(
         tag=tag,

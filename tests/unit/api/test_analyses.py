@@ -102,3 +102,12 @@ def test_the_newest_report_is_the_answer(team: Team) -> None:
     shown = team.client("viewer").get(url).json()
     assert (shown["final"], shown["content"]) == (True, {"found": 2})
     assert msgspec.to_builtins(reports[1])["content"] == shown["content"]
+
+
+def test_only_the_owner_and_an_admin_ask_about_a_run(team: Team) -> None:
+    body = {"workload": "digits-cnn", "seeds": [4], "recipes": ["fp32", "bf16"], "control": False}
+    made = team.client("admin").post(URL, json=body).json()
+    url = f"/api/v1/runs/{made['runs'][0]['id']}/analyses"
+    refused = _post(team, url, kind="stress", recipe="bf16")
+    assert (refused.status_code, "belongs to admin" in refused.json()["detail"]) == (403, True)
+    assert team.client("admin").post(url, json={"kind": "stress", "recipe": "bf16"}).status_code == 201

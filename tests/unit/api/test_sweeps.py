@@ -108,3 +108,20 @@ def test_the_form_submits_a_sweep_and_spells_it_for_the_terminal(team: Team) -> 
     assert wrong.status_code == 422
     assert "must have the form NAME=VALUE,VALUE" in wrong.text
     assert "has the parameters" in client.post("/experiments/new", data={**form, "sweep": "depth=1"}).text
+
+
+def test_a_sweep_has_so_many_runs(team: Team) -> None:
+    team.settings.max_runs_per_experiment = 4
+    body = {"workload": "digits-cnn", "seeds": 2, "recipes": ["fp32", "bf16"], "control": False, "measure_gain": False,
+            "sweep": {"params": {"width": list(range(1, 12))}}}  # fmt: skip
+    answer = team.client("submitter").post(URL, json=body)
+    assert (answer.status_code, "more than 40 runs" in answer.text) == (422, True)
+    assert team.client("viewer").get("/api/v1/experiments").json()["items"] == [], "all of them or none"
+    body["sweep"] = {"params": {"width": list(range(1, 11))}}
+    assert team.client("submitter").post(URL, json=body).status_code == 201
+
+
+def test_a_range_wider_than_any_number_is_refused() -> None:
+    sweep = Sweep.model_validate({"method": "random", "params": {"lr": {"min": -1e308, "max": 1e308}}, "num": 3})
+    with pytest.raises(Invalid, match="difference"):
+        expand(sweep, KINDS)
