@@ -19,6 +19,7 @@ from amp_core.evaluation import evaluation_mode
 from amp_core.events import Started
 from amp_core.script.ending import Ending
 from amp_core.script.loop import Loop
+from amp_core.script.own_scalers import refused_scalers
 from amp_core.script.passes import DataPasses
 from amp_core.script.prepared import Prepared, autocast_outside, gate_schedule, hooks, route_step
 from amp_core.script.record import ScriptRecord
@@ -124,11 +125,10 @@ class Engine:
             raise ContractError("amp.prepare() came twice: name all models and optimizers in one call")
         device = device_named(self.config.device) if self.config.device != "auto" else _device_of(things)
         prepared = Prepared(things, self.config, device, self._lasting)
-        record = ScriptRecord(
-            self.config, self._start.sink.send, prepared.model, prepared.parameters, prepared.precision,
-            scales=prepared.scaler is not None,
-        )  # fmt: skip
+        record = ScriptRecord(self.config, self._start.sink.send, prepared)
+        self._lasting.callback(record.close_up.release)
         self._loop = Loop(prepared, record)
+        self._lasting.enter_context(refused_scalers(self._loop))
         for model in prepared.models:
             self._lasting.enter_context(hooks(list(autocast_outside(model, prepared.precision, self._note_call))))
         for ledger in prepared.ledgers:

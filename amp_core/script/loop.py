@@ -126,6 +126,7 @@ class Loop:
         """``optimizer.step()``: unscale and clip if that has not been done, then step unless a gradient overflowed."""
         if self.block is not None:
             self.block.leave_autocast(f"step() of {ledger.label}")
+        self.record.close_up.record(False)
         if not ledger.has_gradients:
             raise ContractError(f"step() of {ledger.label} without gradients: call s.backward(loss) before")
         ledger.check_step(scales=self._scaler is not None)
@@ -165,7 +166,7 @@ class Loop:
             self._scaler.unscale_(ledger.optimizer)
         ledger.unscaled()
         self._norms[id(ledger)] = gradient_norms(ledger.parameters)
-        self.record.look_at_gradients(ledger.parameters)
+        self.record.close_up.look_at_gradients(self.record.number + 1, ledger.parameters)
 
     def _clip(self, ledger: GradientLedger) -> None:
         recipe = self.prepared.precision.recipe

@@ -44,8 +44,11 @@ class Prepared:
         if config.init_perturbation:
             perturb_weights(self.model, config.init_perturbation, config.seed)
         self.model.to(device)
-        for model, recipe in zip(models, _recipes(config.recipe, models), strict=True):
-            precision = precision_for(recipe, device)
+        kept: list[str] = []
+        for number, (model, recipe) in enumerate(zip(models, _recipes(config.recipe, models), strict=True)):
+            precision = self.precision if len(models) == 1 else precision_for(recipe, device)
+            names = matching_modules(model, recipe.fp32_modules, "fp32_modules") if recipe.fp32_modules else {}
+            kept += names if len(models) == 1 else [f"{number}.{name}" for name in names]
             precision.prepare(model)
             checkpoint_modules(model, recipe.gradient_checkpointing)
             lasting.enter_context(precision.applied(model))
@@ -63,6 +66,7 @@ class Prepared:
         self.ledgers = [GradientLedger(o, label) for o, label in zip(self.optimizers, labels, strict=True)]
         self.parameters = [p for ledger in self.ledgers for p in ledger.parameters]
         self.models = models
+        self.kept = tuple(kept)  # names of the modules held in FP32, within ``model``
 
     def ledger(self, optimizer: torch.optim.Optimizer) -> GradientLedger:
         """The ledger of a prepared optimizer. Raises `ContractError` for another one."""

@@ -27,6 +27,7 @@ class Step:
 
     def __init__(self, loop: Loop, samples: int | None) -> None:
         self._loop = loop
+        self._close_up = loop.record.close_up
         self.samples = samples
         self._region: AbstractContextManager[Any] | None = None
         self._depth = 0  # of autocast regions, with this step's own
@@ -35,7 +36,7 @@ class Step:
 
     def __enter__(self) -> Self:
         self._loop.begin(self)
-        self._stack.enter_context(self._loop.record.saved_bytes())
+        self._stack.enter_context(self._close_up.block(self._loop.record.number + 1))
         self._open()
         return self
 
@@ -55,6 +56,7 @@ class Step:
         self._check_loss(loss)
         self.leave_autocast("s.backward()")
         self._loop.backward(loss, options)
+        self._close_up.record(False)
         self._hook_forward()
 
     def unscale(self, *optimizers: torch.optim.Optimizer) -> None:
@@ -68,6 +70,7 @@ class Step:
         """`torch.autograd.grad` of scaled outputs, outside autocast, and unscaled again: for a gradient penalty."""
         self.leave_autocast("s.grad()")
         found = self._loop.grad(outputs, inputs, options)
+        self._close_up.record(False)
         self._hook_forward()
         return found
 
@@ -78,8 +81,10 @@ class Step:
         if self._region is not None:
             yield
             return
+        self._close_up.record(True)
         with self._loop.prepared.precision.forward():
             yield
+        self._close_up.record(False)
         self._hook_forward()
 
     def leave_autocast(self, what: str) -> None:
@@ -101,6 +106,7 @@ class Step:
             region.__exit__(None, None, None)
 
     def _open(self) -> None:
+        self._close_up.record(True)
         self._region = self._loop.prepared.precision.forward()
         self._region.__enter__()
         self._depth = autocast_depth()
