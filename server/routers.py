@@ -20,6 +20,7 @@ from server.projects.routes import router as projects
 from server.runs.routes import router as runs
 from server.search.routes import router as search
 from server.tracking.routes import router as tracking
+from server.trends.routes import router as trends
 from server.views.routes import router as views
 from server.webhooks.routes import router as webhooks
 from server.whatif.routes import router as whatif
@@ -41,6 +42,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     experiments,
     comparisons,
     diff,
+    trends,
     runs,
     analyses,
     tracking,

@@ -1,8 +1,8 @@
 """The server's background thread: what no request and no worker may be relied on to do.
 
 Every few seconds it requeues runs whose worker went silent, rings again for queued runs whose message was lost, judges
-experiments whose runs have all ended, folds what ended attempts left, and deletes what is kept no longer. Several
-servers may sweep at once: each step is a transaction that checks again what it changes.
+experiments whose runs have all ended, tells what alert rules find, folds what ended attempts left, and deletes what is
+kept no longer. Several servers may sweep at once: each step is a transaction that checks again what it changes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from server.metrics.leftovers import fold_leftovers
 from server.queue.reap import Reaper, stale_queued
 from server.runs.delete import delete_expired, purge_deleted
 from server.settings import Settings
+from server.trends.alerts import check_rules
 from server.webhooks.delivery import forget_old
 from server.workers.service import note_lost_workers
 
@@ -66,6 +67,7 @@ class Sweep:
 
     def _judge(self) -> None:
         judge_ended(self.database)
+        check_rules(self.database)
 
     def _tidy(self) -> None:
         fold_leftovers(self.database)

@@ -21,6 +21,8 @@ from server.db.metric_tables import Fold as Fold
 from server.db.metric_tables import RunParameter as RunParameter
 from server.db.metric_tables import Segment as Segment
 from server.db.metric_tables import Series as Series
+from server.db.team_tables import Alert as Alert
+from server.db.team_tables import AlertRule as AlertRule
 
 
 class User(Base):

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from server.db.tables import Delivery, Experiment, Run, User, Webhook, Worker
 
-Event = Literal["experiment.judged", "run.failed", "worker.lost"]
+Event = Literal["experiment.judged", "run.failed", "worker.lost", "trend.alert"]
 EVENTS: tuple[str, ...] = get_args(Event)
 PING = "ping"  # what a test sends, to every webhook
 

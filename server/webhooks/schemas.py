@@ -15,7 +15,7 @@ class WebhookIn(BaseModel):
 
     url: Annotated[str, Field(min_length=1, max_length=500)]
     events: Annotated[list[Annotated[str, Field(max_length=40)]], Field(min_length=1, max_length=10)] = Field(
-        description="experiment.judged, run.failed, worker.lost"
+        description="experiment.judged, run.failed, worker.lost, trend.alert"
     )
     team: StrictBool = Field(default=False, description="Of everybody's experiments, not only your own; for admins.")
 

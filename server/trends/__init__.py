@@ -1,0 +1,1 @@
+"""A workload over time: speed, memory, quality, verdicts; where they changed; rules that tell."""
