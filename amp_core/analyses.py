@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from amp_core.config import Recipe
 from amp_core.errors import AnalysisError
+from amp_core.recipe_rules import is_emulated
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +87,32 @@ class StressOptions(Options, frozen=True, kw_only=True):
                 raise AnalysisError(f"case {case!r} is unknown: choose from {', '.join(STRESS_CASES)}")
 
 
+class BatchSizeOptions(Options, frozen=True, kw_only=True):
+    """How the largest batch is searched for: from ``first`` (the workload's own size) up to ``largest`` samples.
+
+    ``resolution``: how near, relatively, the largest that fits and the smallest that does not come.
+    ``memory_limit_bytes``: a ceiling; None means the device's memory, or four fifths of what a CPU's host has free.
+    ``steps``: timed steps of each size.
+    """
+
+    first: int | None = None
+    largest: int = 65536
+    resolution: float = 0.05
+    memory_limit_bytes: int | None = None
+    steps: int = 5
+    max_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        if self.first is not None:
+            _at_least("first", self.first, 1)
+        _at_least("largest", self.largest, 1)
+        _at_least("resolution", self.resolution, 0)
+        _at_least("steps", self.steps, 1)
+        _above_zero("max_seconds", self.max_seconds)
+        if self.memory_limit_bytes is not None:
+            _at_least("memory_limit_bytes", self.memory_limit_bytes, 1)
+
+
 def _at_least(name: str, value: float, least: float) -> None:
     if not value >= least:
         raise AnalysisError(f"{name}={value!r} must be at least {least:g}")
@@ -95,8 +123,21 @@ def _above_zero(name: str, value: float) -> None:
         raise AnalysisError(f"{name}={value!r} must be positive and finite: leave it out for the default")
 
 
-OPTIONS: dict[str, type[Options]] = {"sensitivity": SensitivityOptions, "stress": StressOptions}
-TITLES: dict[str, str] = {"sensitivity": "Smallest FP32 set", "stress": "Stress battery"}
+OPTIONS: dict[str, type[Options]] = {
+    "sensitivity": SensitivityOptions,
+    "stress": StressOptions,
+    "batch-size": BatchSizeOptions,
+}
+TITLES: dict[str, str] = {"sensitivity": "Smallest FP32 set", "stress": "Stress battery", "batch-size": "Largest batch"}
+
+
+def check_analysis(kind: str, recipe: Recipe, device_type: str) -> None:
+    """Raise `AnalysisError` for a question that has no answer for this recipe on this kind of device."""
+    if kind == "batch-size" and is_emulated(recipe, device_type):
+        raise AnalysisError(
+            f"analysis kind='batch-size' of recipe {recipe.name!r}: it is emulated on this device, where its speed and "
+            "memory mean nothing: choose a recipe that is native here"
+        )
 
 
 def parse_options(kind: str, given: dict[str, Any]) -> Options:

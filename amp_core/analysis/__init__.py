@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from amp_core.analysis.batch_size import batch_size
 from amp_core.analysis.sensitivity import sensitivity
 from amp_core.analysis.stress import stress
 from amp_core.config import RunConfig
@@ -14,7 +15,7 @@ from amp_core.workload import Workload
 
 Analysis: TypeAlias = Callable[[RunConfig, Workload], Iterator[Event]]
 
-ANALYSES: dict[str, Analysis] = {"sensitivity": sensitivity, "stress": stress}
+ANALYSES: dict[str, Analysis] = {"sensitivity": sensitivity, "stress": stress, "batch-size": batch_size}
 
 
 def analysis_of(kind: str) -> Analysis:

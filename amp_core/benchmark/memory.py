@@ -32,11 +32,11 @@ def measure(connection: Connection, config: RunConfig, recipe: Recipe) -> None:
     batches = [next(source) for _ in range(NUM_STEPS * recipe.accumulate)]
     with training_step(config, recipe, workload) as step:
         saved = SavedBytes(step.model)
-        _train(step, batches, _Peak())
+        _train(step, batches, Peak())
         with saved.measured():
             step.forward(to_device(batches[0], step.precision.device))
     del step
-    peak = _Peak()
+    peak = Peak()
     peak.start()
     with training_step(config, recipe, workload) as step:
         device = step.precision.device
@@ -52,7 +52,7 @@ def measure(connection: Connection, config: RunConfig, recipe: Recipe) -> None:
     connection.recv_bytes()  # until the parent ends this process
 
 
-def _train(step: TrainStep, batches: list[Any], peak: _Peak) -> None:
+def _train(step: TrainStep, batches: list[Any], peak: Peak) -> None:
     source = iter(batches)
     for _ in range(NUM_STEPS):
         step.backward(step.take(source))
@@ -62,7 +62,7 @@ def _train(step: TrainStep, batches: list[Any], peak: _Peak) -> None:
         step.clear()
 
 
-class _Peak:
+class Peak:
     """The growth of this process's resident memory since `start`.
 
     By the kernel's high-water mark where that can be reset; elsewhere the largest of the values seen by `note`.

@@ -42,6 +42,18 @@ class MemoryUsed(msgspec.Struct, frozen=True, kw_only=True, tag="memory_used"):
     saved_for_backward_bytes: int
 
 
+class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag="fitted"):
+    """A batch of some size has trained for a few steps. ``peak_bytes``: growth of the process, or of the device's."""
+
+    samples_per_s: float
+    step_s: float
+    peak_bytes: int
+    numerics: str
+    environment: dict[str, Any]
+    num_parameters: int
+    setup_s: float
+
+
 class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
     """The process failed."""
 
@@ -50,7 +62,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
     traceback: str
 
 
-Answer = Ready | Timed | MemoryUsed | Broken
+Answer = Ready | Timed | MemoryUsed | Fitted | Broken
 answers = msgspec.msgpack.Decoder(Answer)
 requests = msgspec.msgpack.Decoder(RunBlock)
 encode = msgspec.msgpack.Encoder().encode

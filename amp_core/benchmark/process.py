@@ -23,8 +23,9 @@ T = TypeVar("T", bound=Answer)
 class ArmProcess:
     """Runs ``work(connection)`` in a fork. The process belongs to this one's group, and dies with it."""
 
-    def __init__(self, arm: str, work: Callable[[Connection], None]) -> None:
+    def __init__(self, arm: str, work: Callable[[Connection], None], title: str = "") -> None:
         self.arm = arm
+        self._title = title or f"the {arm} arm of the benchmark"
         self._connection, theirs = Pipe()
         self._pid: int | None = os.fork()
         if self._pid == 0:
@@ -42,7 +43,7 @@ class ArmProcess:
         try:
             answer = answers.decode(self._connection.recv_bytes())
         except (EOFError, OSError) as error:
-            raise ArmFailed(f"the {self.arm} arm of the benchmark {self._death()}", kind="exception") from error
+            raise ArmFailed(f"{self._title} {self._death()}", kind="exception") from error
         if isinstance(answer, Broken):
             raise ArmFailed(f"{self.arm} arm: {answer.message}", kind=answer.kind, traceback=answer.traceback)
         assert isinstance(answer, kind)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from amp_core.analyses import parse_options
+from amp_core.analyses import check_analysis, parse_options
 from amp_core.config import Recipe, parse_recipe
 from amp_core.errors import AnalysisError, RecipeError, WorkloadError
 from amp_core.parameters import Parameter
@@ -15,7 +15,7 @@ from amp_core.recipe_rules import check_device, check_strategy
 from server.db.tables import Workload
 from server.errors import Fault, Invalid
 from server.experiments.plan import CONTROL_STEPS, Plan, PlannedAnalysis, PrimaryMetric, count_runs
-from server.experiments.schemas import ExperimentIn, PrimaryIn
+from server.experiments.schemas import AnalysisIn, ExperimentIn, PrimaryIn
 
 DEFAULT_RECIPES = ("32-true", "bf16-mixed", "16-mixed")
 
@@ -46,7 +46,7 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
     check.recipes_on(device)
     check.ranks(recipes)
     eval_every = check.eval_every(steps)
-    analyses = check.analyses(recipes)
+    analyses = check.analyses(recipes, device)
     check.raise_faults()
     assert primary is not None
     plan = Plan(
@@ -196,7 +196,7 @@ class _Check:
             self.fault("eval_every", asked, rule, "lower it or leave it out")
         return asked
 
-    def analyses(self, recipes: list[Recipe]) -> tuple[PlannedAnalysis, ...]:
+    def analyses(self, recipes: list[Recipe], device: str) -> tuple[PlannedAnalysis, ...]:
         names = [recipe.name for recipe in recipes]
         settled = []
         for index, asked in enumerate(self.given.analyses):
@@ -206,12 +206,21 @@ class _Check:
                 rule, remedy = split_message(str(error))
                 self.fault(f"analyses.{index}", asked.model_dump(), rule, remedy)
             name = self._name_of(asked.recipe, names)
+            self._check_analysis(index, asked, next((one for one in recipes if one.name == name), None), device)
             if name is None:
                 rule = f"an analysis is of one of the recipes: {', '.join(names) or 'none is valid'}"
                 self.fault(f"analyses.{index}.recipe", asked.recipe, rule, "name one of them, or add it to the recipes")
             else:
                 settled.append(PlannedAnalysis(kind=asked.kind, recipe=name, options=asked.options))
         return tuple(settled)
+
+    def _check_analysis(self, index: int, asked: AnalysisIn, recipe: Recipe | None, device: str) -> None:
+        try:
+            if recipe is not None:
+                check_analysis(asked.kind, recipe, device)
+        except AnalysisError as error:
+            rule, remedy = split_message(str(error))
+            self.fault(f"analyses.{index}.recipe", asked.recipe, rule, remedy)
 
     def params(self) -> dict[str, Any]:
         declared = {item["name"]: _parameter(item) for item in self.description.get("parameters", [])}

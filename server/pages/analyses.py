@@ -17,11 +17,15 @@ from server.analyses.queries import analyses_of, newest_progress
 from server.analyses.schemas import AnalysisOfRunIn
 from server.broker.publish import ring
 from server.db.tables import Event
-from server.pages.formats import number, percent
+from server.pages.formats import number, percent, size
 from server.state import DatabaseOf, SettingsOf
 
 router = APIRouter(include_in_schema=False)
-BUTTONS = {"sensitivity": "Find the smallest FP32 set", "stress": "Stress this recipe"}
+BUTTONS = {
+    "sensitivity": "Find the smallest FP32 set",
+    "stress": "Stress this recipe",
+    "batch-size": "Find the largest batch",
+}
 LOWERED = ("bf16-mixed", "16-mixed", "bf16-true", "16-true", "fp8-mixed")
 MAX_ROWS = 300
 _TONES = {"finding": "unsafe", "note": "caution", "passes": "completed"}
@@ -47,7 +51,8 @@ def buttons(run: dict[str, Any]) -> list[dict[str, str]]:
     executed_here = run["kind"] == "train" and run["config"].get("device") != "outside"
     if not executed_here or run["recipe"].get("precision") not in LOWERED:
         return []
-    return [{"kind": kind, "label": label} for kind, label in BUTTONS.items()]
+    emulated = run.get("numerics") == "emulated"  # whose memory means nothing
+    return [{"kind": kind, "label": label} for kind, label in BUTTONS.items() if kind != "batch-size" or not emulated]
 
 
 def listed(session: Session, experiment_id: int) -> list[dict[str, Any]]:
@@ -86,6 +91,7 @@ def panel(session: Session, run: dict[str, Any]) -> dict[str, Any] | None:
         "certificate": _certificate(content),
         "speed": (content.get("speed") or {}).get("sentence", ""),
         "cases": [row | {"tone": _TONES.get(row["outcome"], "")} for row in content.get("cases", [])],
+        "batches": _batches(content.get("points", [])),
         "reference": content.get("reference", ""),
         "facts": _facts(content),
     }
@@ -115,6 +121,23 @@ def _module(row: dict[str, Any]) -> dict[str, Any]:
         "lost": percent(row["gradient_lost"] / nonzero) if nonzero else "–",
         "out_of_range": row["out_of_range"],
     }
+
+
+def _batches(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The sizes tried by a search for the largest batch, with throughput as a share of the fastest."""
+    fastest = max((point["samples_per_s"] for point in points if point["fits"]), default=1.0)
+    return [
+        {"batch": f"{point['batch']:,}", "reason": point["reason"]}
+        if not point["fits"]
+        else {
+            "batch": f"{point['batch']:,}",
+            "reason": "",
+            "rate": number(point["samples_per_s"], 3),
+            "share": round(point["samples_per_s"] / fastest, 4),
+            "memory": size(point["peak_bytes"]),
+        }
+        for point in points
+    ]
 
 
 def _certificate(content: dict[str, Any]) -> dict[str, Any] | None:
