@@ -17,6 +17,7 @@ from server import logs
 from server.access.authentication import Authentication
 from server.access.dependencies import refuse_undeclared
 from server.access.middleware import BodyLimit, HeadersAndLog, HostCheck, OriginCheck
+from server.access.proxy import TrustedProxy
 from server.accounts.service import has_account
 from server.accounts.throttle import Throttle
 from server.db.engine import Database
@@ -80,11 +81,13 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
 
 
 def _add_checks(app: FastAPI, settings: Settings, database: Database) -> None:
-    """What comes before any route. The last added runs first: headers and log, host, origin, who asks, body size."""
+    """What comes before any route; the last added runs first: headers and log, proxy, host, origin, who asks, size."""
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
     app.add_middleware(Authentication, database=database)
     app.add_middleware(OriginCheck)
     app.add_middleware(HostCheck, settings=settings)
+    if settings.trusted_proxy_header is not None:
+        app.add_middleware(TrustedProxy, networks=settings.trusted_proxy, header=settings.trusted_proxy_header)
     app.add_middleware(HeadersAndLog)
 
 
@@ -105,6 +108,7 @@ def serve(settings: Settings, on_listening: Callable[[str], None] | None = None)
         log_config=None,
         access_log=False,  # server.access.middleware writes it, without query strings
         server_header=False,
+        proxy_headers=settings.trusted_proxy_header is None,  # else TrustedProxy must see who really connects
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
     )
     url = base_url(listener)

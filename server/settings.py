@@ -93,6 +93,16 @@ class Settings(BaseSettings):
         default=False,
         description="Let this worker run workload files that it lacks, as another worker recorded them in the store.",
     )
+    trusted_proxy: Annotated[list[str], NoDecode] = Field(
+        default_factory=list,
+        description="Addresses, such as 10.0.0.5/32, of a proxy that signs people in, separated by commas; it must set "
+        "AMPBOARD_TRUSTED_PROXY_HEADER on every request, and remove what browsers send under that name.",
+    )
+    trusted_proxy_header: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9-]{1,60}$",
+        description="Header in which that proxy names the person, such as X-Forwarded-User; unset takes nobody's word.",
+    )
     webhook_networks: Annotated[list[str], NoDecode] = Field(
         default_factory=list,
         description="Private networks that webhooks may reach all the same, such as 10.1.0.0/16, separated by commas.",
@@ -120,19 +130,33 @@ class Settings(BaseSettings):
             return [part for part in value.split(os.pathsep) if part]
         return value
 
-    @field_validator("worker_labels", "webhook_networks", mode="before")
+    @field_validator("worker_labels", "webhook_networks", "trusted_proxy", mode="before")
     @classmethod
     def _split_words(cls, value: object) -> object:
         if isinstance(value, str):
             return sorted({part.strip() for part in value.split(",") if part.strip()})
         return value
 
-    @field_validator("webhook_networks")
+    @field_validator("webhook_networks", "trusted_proxy")
     @classmethod
     def _networks(cls, texts: list[str]) -> list[str]:
         for text in texts:
             ip_network(text, strict=False)  # a ValueError says what is wrong
         return texts
+
+    @field_validator("trusted_proxy")
+    @classmethod
+    def _not_everybody(cls, texts: list[str]) -> list[str]:
+        for text in texts:
+            if ip_network(text, strict=False).prefixlen == 0:
+                raise ValueError(f"{text} is every address: name the proxy's own, such as 10.0.0.5/32")
+        return texts
+
+    @model_validator(mode="after")
+    def _proxy_and_header(self) -> Settings:
+        if bool(self.trusted_proxy) != (self.trusted_proxy_header is not None):
+            raise ValueError("AMPBOARD_TRUSTED_PROXY and AMPBOARD_TRUSTED_PROXY_HEADER go together: set both or none")
+        return self
 
     @field_validator("worker_labels")
     @classmethod

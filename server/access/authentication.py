@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.access.cookies import SESSION_COOKIE
 from server.access.principal import Principal
+from server.access.proxy import proxy_user
 from server.access.public import is_public, is_static
 from server.accounts import credentials
 from server.db.errors import StoreUnavailable
@@ -104,7 +105,7 @@ class Authentication:
         return principal
 
     async def _look_up(self, request: Request) -> Principal | None:
-        """The caller by token or cookie; None when neither was sent. Raises `Unauthenticated` for a bad token."""
+        """The caller by token, proxy or cookie; None without any. Raises `Unauthenticated` for a bad token or name."""
         authorization = request.headers.get("authorization")
         if authorization is not None:
             scheme, _, secret = authorization.partition(" ")
@@ -113,6 +114,15 @@ class Authentication:
             principal = await run_in_threadpool(credentials.principal_of_token, self.database, secret.strip())
             if principal is None:
                 raise Unauthenticated("the API token is unknown, revoked, or its owner is disabled: create a new one")
+            return principal
+        name = proxy_user(request.scope)
+        if name:
+            principal = await run_in_threadpool(credentials.principal_of_name, self.database, name)
+            if principal is None:
+                raise Unauthenticated(
+                    f"{name[:80]!r} is signed in at the proxy and has no account here, or a disabled one: an admin "
+                    "makes it with `ampboard user create`"
+                )
             return principal
         secret = request.cookies.get(SESSION_COOKIE, "")
         if not secret:

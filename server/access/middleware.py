@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.access.cookies import SESSION_COOKIE
+from server.access.proxy import proxy_user
 from server.access.public import is_static
 from server.errors import Forbidden, RequestError, TooLarge, internal_error, respond_to
 from server.settings import LOOPBACK, Settings
@@ -130,7 +131,7 @@ class OriginCheck:
     """Refuses state-changing requests that another site makes a browser send.
 
     A request with an API token is exempt: no foreign page knows it. Any other unsafe request must come from our own
-    pages by ``Sec-Fetch-Site`` or ``Origin``; one with a session cookie and neither header is refused too.
+    pages by ``Sec-Fetch-Site`` or ``Origin``; one with a session, or a proxy's word, and neither header is refused too.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -154,8 +155,9 @@ class OriginCheck:
             return f"Sec-Fetch-Site {site[:40]!r}: only this server's own pages may change something with a session"
         if origin is not None and urlsplit(origin).netloc != request.headers["host"]:
             return f"Origin {origin[:120]!r} is another site: only this server's own pages may do this"
-        if site is None and origin is None and SESSION_COOKIE in request.cookies:
-            return "a session cookie without an Origin header is refused: scripts use Authorization: Bearer and a token"
+        by_browser = SESSION_COOKIE in request.cookies or proxy_user(request.scope)
+        if site is None and origin is None and by_browser:
+            return "a session without an Origin header is refused: scripts use Authorization: Bearer and a token"
         return None
 
 

@@ -16,7 +16,7 @@ class Principal:
     user_id: int
     name: str
     role: Role
-    via: Literal["session", "token"]
+    via: Literal["session", "token", "proxy"]
 
     def may(self, role: Role) -> bool:
         """Whether this caller has at least ``role``."""

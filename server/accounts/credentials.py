@@ -31,6 +31,15 @@ def principal_of_session(database: Database, secret: str) -> Principal | None:
     return Principal(user_id=user.id, name=user.name, role=lower_role(user.role, user.role), via="session")
 
 
+def principal_of_name(database: Database, name: str) -> Principal | None:
+    """The person of that name, for whom a trusted proxy speaks; None when unknown or disabled."""
+    with database.read() as session:
+        user = session.scalars(select(User).where(User.name == name, User.disabled_at.is_(None))).one_or_none()
+    if user is None or user.role not in ROLES:
+        return None
+    return Principal(user_id=user.id, name=user.name, role=lower_role(user.role, user.role), via="proxy")
+
+
 def principal_of_token(database: Database, secret: str) -> Principal | None:
     """The person of an API token, with the weaker of both roles; None when revoked, unknown or disabled."""
     now = datetime.now(UTC)
