@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from server.db.deleted import StoreSession
 from server.db.errors import StoreError, StoreUnavailable, translate
+from server.db.turns import Turns
 
 BUSY_TIMEOUT_MS = 10_000
 JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
@@ -35,7 +36,8 @@ class Database:
     """The SQL store behind one SQLAlchemy URL; safe to share between threads, not between processes.
 
     SQLite runs in WAL mode: readers never wait, and a writer takes the write lock when it begins, so that a read
-    followed by a write cannot fail halfway. PostgreSQL readers are REPEATABLE READ, writers READ COMMITTED.
+    followed by a write cannot fail halfway; of one process whoever waits longest is next. PostgreSQL readers are
+    REPEATABLE READ, writers READ COMMITTED.
 
     Raises:
         StoreError: for a URL that is not one of SQLite or PostgreSQL.
@@ -52,6 +54,7 @@ class Database:
             reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._readers = self.engine.execution_options(**reading)
         self._writers = self.engine.execution_options(ampboard_write=True)
+        self._turns = Turns()
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -62,7 +65,8 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A session whose changes are committed on leaving, or rolled back when an exception leaves."""
-        with _translated(), StoreSession(self._writers, expire_on_commit=False) as session, session.begin():
+        turn = self._turns.take(BUSY_TIMEOUT_MS / 1000) if self.is_sqlite else nullcontext()
+        with _translated(), turn, StoreSession(self._writers, expire_on_commit=False) as session, session.begin():
             if self.is_sqlite:
                 session.connection()  # takes the write lock now, before the first read of the block
             yield session
