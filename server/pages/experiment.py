@@ -17,7 +17,7 @@ from server.errors import NotFound
 from server.experiments import queries, service
 from server.metrics.cursors import experiment_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS
-from server.pages import analyses, colours, costs, diagnoses, figures, runs_table, verdicts
+from server.pages import analyses, chart_tools, colours, costs, diagnoses, figures, runs_table, verdicts
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.gallery import gallery_of
@@ -30,6 +30,7 @@ from server.state import DatabaseOf, SettingsOf
 router = APIRouter(include_in_schema=False)
 Submitter = Annotated[Principal, Depends(submitter)]
 MAX_POINTS = max(500, MIN_POINTS)
+MAX_PINS = 12
 ENDED = ("ended", "cancelled")
 DRAWN = ("baseline", "candidate", "tracked")  # the roles of the runs whose curves are shown
 IMMUTABLE_PRIVATE = "private, max-age=31536000, immutable"  # pictures belong to signed-in people
@@ -39,11 +40,11 @@ IMMUTABLE_PRIVATE = "private, max-age=31536000, immutable"  # pictures belong to
 def show_experiment(experiment_id: int, request: Request, database: DatabaseOf) -> Response:
     """One experiment; everything on it is also in REST."""
     with database.read() as session:
-        context = _context(session, experiment_id)
+        context = _context(session, experiment_id, request.query_params.getlist("show")[: figures.MAX_CHOSEN])
     return page(request, "experiment.html", **context)
 
 
-def _context(session: Session, experiment_id: int) -> dict[str, Any]:
+def _context(session: Session, experiment_id: int, show: list[str]) -> dict[str, Any]:
     place = spell_experiment_cursor(experiment_cursor(session, experiment_id))  # the stream goes on from here
     experiment = queries.experiment_detail(session, experiment_id)
     row = queries.find_experiment(session, experiment_id)
@@ -58,6 +59,9 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
     cards = verdicts.cards(comparison, styles)
     hero = figures.evaluation(primary["metric"], primary["label"], primary["unit"])
     charts = figures.experiment_charts() + figures.further_charts(_tracked_series(experiment), hero)
+    drawn = [run for run in experiment["runs"] if run["role"] in DRAWN]
+    recorded = {name for run in drawn for name in run["metrics"]}
+    charts += figures.chosen_charts(show, recorded)
     return {
         "exp": experiment,
         "diagnoses": diagnoses.findings(session, experiment_id),
@@ -76,6 +80,9 @@ def _context(session: Session, experiment_id: int) -> dict[str, Any]:
         "heats": heat_choices(session, experiment, styles),
         "hero": hero,
         "charts": charts,
+        "tools": chart_tools.tools(
+            drawn, recorded, show, [recipe["name"] for recipe in experiment["recipes"]][:MAX_PINS]
+        ),
         "analyses": analyses.listed(session, experiment_id),
         "groups": runs_table.groups(experiment, styles, primary),
         "gallery": gallery_of(session, experiment, styles),
@@ -112,15 +119,26 @@ def _data(
                 "emulated": recipe["name"] in emulated,
                 "baseline": recipe["name"] == experiment["baseline"],
                 "runs": [
-                    {"id": run["id"], "label": f"seed {run['seed']}"}
+                    chart_tools.run_of_group(run, f"seed {run['seed']}")
                     for run in experiment["runs"]
                     if run["recipe_name"] == recipe["name"] and run["role"] in DRAWN
                 ],
             }
             for recipe in experiment["recipes"]
         ],
+        "marks": divergence_marks(comparison),
         "skips": _skips(session, experiment["id"]),
     }
+
+
+def divergence_marks(comparison: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first step at which the loss of a recipe left the baseline's seeds for good, where one did."""
+    found = [(item["recipe"], item.get("divergence") or {}) for item in comparison["recipes"]]
+    return [
+        {"recipe": recipe, "step": told["step"], "text": f"{recipe} diverges at step {told['step']:,}"}
+        for recipe, told in found
+        if isinstance(told.get("step"), int)
+    ]
 
 
 def _tracked_series(experiment: dict[str, Any]) -> set[str]:

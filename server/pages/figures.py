@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "responsive": True,
     "scrollZoom": False,
-    "doubleClick": "reset",
+    "doubleClick": "autosize",
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d", "pan2d"],
 }
 
@@ -38,6 +39,8 @@ class Chart:
     ``draw``: ``seeds`` (thin lines of runs under their mean, min–max band of the baseline) or ``runs`` (each run its
     own line). ``lane`` names a 0/1 series drawn as events under the chart on the same x axis. ``speed`` charts leave
     emulated runs out: their timing says nothing about a device. ``powers``: ticks at powers of two.
+    ``also``: further series in the same chart, as means in dashes of their own. ``marks``: the
+    step is marked at which a recipe left the baseline for good.
     """
 
     id: str
@@ -54,10 +57,12 @@ class Chart:
     speed: bool = False
     powers: bool = False
     size: str = ""
+    also: tuple[str, ...] = ()
+    marks: bool = False
 
     @property
     def names(self) -> list[str]:
-        return [self.series] + ([self.lane] if self.lane else [])
+        return [self.series, *self.also] + ([self.lane] if self.lane else [])
 
 
 def layout(chart: Chart) -> dict[str, Any]:
@@ -90,6 +95,15 @@ def layout(chart: Chart) -> dict[str, Any]:
         y_axis["domain"] = [0.36, 1.0]
         figure["yaxis2"] = axis | {"domain": [0.0, 0.24], "fixedrange": True, "showgrid": False, "type": "category"}
         figure["xaxis"]["anchor"] = "y2"
+    if chart.also:
+        figure["yaxis4"] = axis | {
+            "overlaying": "y",
+            "side": "right",
+            "showgrid": False,
+            "title": {"text": ", ".join(chart.also), "standoff": 8},
+            "tickformat": "~g",
+            "nticks": 6,
+        }
     return figure
 
 
@@ -116,6 +130,7 @@ LOSS = Chart(
     title="Training loss",
     series="train/loss",
     unit="loss",
+    marks=True,
     help="The loss of each training step, before scaling.",
 )
 SCALE = Chart(
@@ -189,6 +204,28 @@ def experiment_charts() -> list[Chart]:
 def further_charts(names: set[str], hero: Chart) -> list[Chart]:
     """A chart for each series that an experiment's page does not show otherwise."""
     return _charts_of(names - {name for chart in [hero, *experiment_charts()] for name in chart.names})
+
+
+MAX_CHOSEN, MAX_TOGETHER = 12, 4
+
+
+def chosen_charts(words: Sequence[str], known: Collection[str]) -> list[Chart]:
+    """The charts that an address asks for by ``show=series`` or ``show=series,series``; unknown series are left out."""
+    asked = [tuple(dict.fromkeys(name for name in word.split(",") if name in known)) for word in words]
+    return [
+        Chart(
+            id=f"chosen-{index}",
+            title=" and ".join(names[:MAX_TOGETHER]),
+            series=names[0],
+            also=names[1:MAX_TOGETHER],
+            unit=names[0].rsplit("/", 1)[-1],
+            tick="~g",
+            help=""
+            if len(names) == 1
+            else f"Full lines, left axis: {names[0]}; dashes, right axis: {', '.join(names[1:MAX_TOGETHER])}.",
+        )
+        for index, names in enumerate(dict.fromkeys(names for names in asked if names))
+    ][:MAX_CHOSEN]
 
 
 def _charts_of(names: set[str]) -> list[Chart]:

@@ -26,6 +26,7 @@ DIGITS = 7  # what a float32 holds; the exact values are in REST
 Names = Annotated[str, Query(min_length=1, max_length=10_000)]
 MaxPoints = Annotated[int, Query(ge=MIN_POINTS, le=MAX_POINTS)]
 FromStep = Annotated[int | None, Query(alias="from", ge=-(2**63), lt=2**63)]
+Times = Annotated[bool, Query(description="With the time of each point, for axes of time.")]
 ToStep = Annotated[int | None, Query(alias="to", ge=-(2**63), lt=2**63)]
 
 
@@ -38,12 +39,13 @@ def experiment_points(
     max_points: MaxPoints = 500,
     start: FromStep = None,
     end: ToStep = None,
+    times: Times = False,
 ) -> Response:
     """Series of every run of an experiment, for one chart: the whole, or the window that somebody zoomed into."""
     with database.read() as session:
         find_experiment(session, experiment_id)
         runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
-        told = _points(session, runs, split_names("names", names), max_points, (start, end))
+        told = _points(session, runs, split_names("names", names), max_points, (start, end), times=times)
     return answer(request, told)
 
 
@@ -56,10 +58,13 @@ def run_points(
     max_points: MaxPoints = 1000,
     start: FromStep = None,
     end: ToStep = None,
+    times: Times = False,
 ) -> Response:
     """Series of one run, for one chart: the whole, or the window that somebody zoomed into."""
     with database.read() as session:
-        told = _points(session, [find_run(session, run_id)], split_names("names", names), max_points, (start, end))
+        told = _points(
+            session, [find_run(session, run_id)], split_names("names", names), max_points, (start, end), times=times
+        )
     return answer(request, told)
 
 
@@ -71,7 +76,13 @@ def points_of(
 
 
 def _points(
-    session: Session, runs: Sequence[Run], names: list[str], max_points: int, steps: tuple[int | None, int | None]
+    session: Session,
+    runs: Sequence[Run],
+    names: list[str],
+    max_points: int,
+    steps: tuple[int | None, int | None],
+    *,
+    times: bool = False,
 ) -> list[dict[str, Any]]:
     ids = [run.id for run in runs]
     loaded = windows(session, ids, names, start=steps[0], end=steps[1], max_points=max_points)
@@ -79,22 +90,25 @@ def _points(
         {
             "run_id": run.id,
             "attempt": run.attempt,
-            "series": {name: short(found.to_json()) for name, found in loaded.get(run.id, {}).items()},
+            "series": {name: short(found.to_json(), times=times) for name, found in loaded.get(run.id, {}).items()},
         }
         for run in runs
         if run.id in loaded
     ]
 
 
-def short(window: dict[str, Any]) -> dict[str, Any]:
-    """A window of REST as charts need it."""
-    return {
+def short(window: dict[str, Any], *, times: bool = False) -> dict[str, Any]:
+    """A window of REST as charts need it; times, where they are asked for, to the millisecond."""
+    told = {
         "kind": window["kind"],
         "num_stored": window["num_stored"],
         "bin_width": window["bin_width"],
         "steps": window["steps"],
         "values": [value if isinstance(value, str) else float(f"{value:.{DIGITS}g}") for value in window["values"]],
     }
+    if times:
+        told["times"] = [time if isinstance(time, str) else round(time, 3) for time in window["times"]]
+    return told
 
 
 def answer(request: Request, runs: list[dict[str, Any]]) -> Response:

@@ -12,7 +12,7 @@ from server.access import Principal, submitter, viewer
 from server.errors import NotFound
 from server.metrics.cursors import run_cursor
 from server.metrics.read import MIN_POINTS, series_names
-from server.pages import analyses, colours, diagnoses, figures, layers, run_facts, what_if, what_ran
+from server.pages import analyses, chart_tools, colours, diagnoses, figures, layers, run_facts, what_if, what_ran
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.pictures import MAX_TILES, pictures_of, sheet_key, sheet_of
@@ -33,11 +33,11 @@ PRIVATE = {"Cache-Control": "private, max-age=31536000, immutable"}
 def show_run(run_id: int, request: Request, database: DatabaseOf) -> Response:
     """One run; everything on it is also in REST."""
     with database.read() as session:
-        context = _context(session, run_id)
+        context = _context(session, run_id, request.query_params.getlist("show")[: figures.MAX_CHOSEN])
     return page(request, "run.html", **context)
 
 
-def _context(session: Session, run_id: int) -> dict[str, Any]:
+def _context(session: Session, run_id: int, show: list[str]) -> dict[str, Any]:
     row = queries.find_run(session, run_id)
     run = queries.run_detail(session, run_id)
     cursor = run_cursor(session, row)
@@ -46,7 +46,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
     style = (
         colours.assign(plan["recipes"]).get(run["recipe_name"]) or colours.STYLES[colours.natural_slot(run["recipe"])]
     )
-    charts = _charts(run, names, plan["primary"])
+    charts = _charts(run, names, plan["primary"]) + figures.chosen_charts(show, names)
     end = log_end(session, run_id, run["attempt"])
     artifacts = pictures_of(session, [run_id])[:MAX_TILES]
     events = run_facts.latest_events(session, run_id)
@@ -60,6 +60,7 @@ def _context(session: Session, run_id: int) -> dict[str, Any]:
         "non_finite": non_finite_text(run["metrics"]),
         "stats": run_facts.stats(run, plan["primary"]),
         "charts": charts,
+        "tools": chart_tools.tools([run], names, show, []),
         "blocks": run_facts.blocks(session, run_id, run["attempt"]) if run["kind"] == "benchmark" else [],
         "gallery": {
             "sheet": sheet_of(session, artifacts),
@@ -98,7 +99,7 @@ def _data(
         "style": figures.line_style(style),
         "emulated": False,
         "baseline": False,
-        "runs": [{"id": run["id"], "label": f"seed {run['seed']}"}],
+        "runs": [chart_tools.run_of_group(run, f"seed {run['seed']}")],
     }
     return {
         "id": run["id"],

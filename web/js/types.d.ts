@@ -5,6 +5,8 @@ export interface Chart {
   title: string;
   series: string;
   names: string[];
+  also?: string[];
+  marks?: boolean;
   help: string;
   log: boolean;
   zero: boolean;
@@ -29,7 +31,25 @@ export interface Group {
   style: LineStyle;
   emulated: boolean;
   baseline: boolean;
-  runs: { id: number; label: string }[];
+  runs: RunOfGroup[];
+}
+
+/** ``started_at``: unix seconds. What is not recorded is null or absent. */
+export interface RunOfGroup {
+  id: number;
+  label: string;
+  samples_per_step?: number | null;
+  tokens_per_step?: number | null;
+  started_at?: number | null;
+}
+
+/** How a chart is looked at. */
+export interface View {
+  theme: Theme;
+  full: boolean;
+  skips?: Map<number, Set<number>>;
+  axis?: "step" | "time" | "wall" | "samples" | "tokens";
+  smooth?: number;
 }
 
 export interface PageData {
@@ -45,6 +65,7 @@ export interface PageData {
   figures?: { id: string; data: any[]; layout: Record<string, any> }[];
   whatif?: { cell: number; low: number; high: number; windows: Record<string, [number, number, number]> } | null;
   groups: Group[];
+  marks?: { recipe: string; step: number; text: string }[];
   skips: any;
   attempt: number;
   place: string;
@@ -55,6 +76,7 @@ export type Theme = "light" | "dark";
 export interface Points {
   steps: number[];
   values: number[];
+  times?: number[]; // unix seconds; empty unless they were asked for
   attempt: number;
   stored: number;
   kind: string;
@@ -77,6 +99,7 @@ export interface Closeup {
 export interface Window {
   steps: number[];
   values: (number | string | null)[];
+  times?: (number | string | null)[];
   kind?: string;
   num_stored?: number;
   bin_width?: number | null;

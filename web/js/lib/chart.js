@@ -6,13 +6,16 @@
  * @typedef {import("../types").Closeup} Closeup
  * @typedef {import("../types").Theme} Theme
  * @typedef {{data: PageData, store: import("./points.js").PointStore, groups: () => import("../types").Group[], skips: Map<number, Set<number>>,
- *   load: (names: string[]) => Promise<void>, lookAt: ReturnType<typeof closeupLoader>, onView?: () => void}} Shared
+ *   load: (names: string[]) => Promise<void>, lookAt: ReturnType<typeof closeupLoader>, onView?: () => void, settings?: import("./settings.js").ChartSettings,
+ *   onRange?: (range: [number, number] | null) => void, onHover?: (chart: ChartView, x: number | null) => void}} Shared
  */
 
+import { AXES, abscissae, placeOf, stepsWithin, timeUnit } from "./axes.js";
 import { loadPlotly } from "./loading.js";
+import { settingsOf } from "./settings.js";
 import { decadeTicks, powerTicks } from "./summary.js";
 import { tracesOf } from "./traces.js";
-import { closeupLoader, lookingAt, windowOf } from "./zoom.js";
+import { closeupLoader, lookingAt, rangeOf } from "./zoom.js";
 
 /** As the page is shown now. @returns {Theme} */
 export function currentTheme() {
@@ -31,17 +34,26 @@ const figure = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
 /** @param {number | undefined} value */
 const written = (value) => (value === undefined ? "–" : Number.isFinite(value) ? figure.format(value) : Number.isNaN(value) ? "NaN" : value > 0 ? "+∞" : "−∞");
 
+/** A round step of at least that size. @param {number} least */
+function niceStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least || 1));
+  return ([1, 2, 5].find((factor) => factor * power >= least) ?? 10) * power;
+}
+
 export class ChartView {
   /** @param {HTMLElement} element a `figure[data-chart]` @param {Chart} chart @param {Shared} shared */
   constructor(element, chart, shared) {
     this.element = element;
     this.chart = chart;
     this.shared = shared;
-    this.full = this.drawn = this.seen = this.busy = this.dirty = false;
+    this.settings = shared.settings ?? settingsOf("");
+    this.full = this.drawn = this.seen = this.busy = this.dirty = this.near = false;
     /** @type {Closeup | null} */
     this.closeup = null;
     this.problem = "";
-    this.turn = 0;
+    this.turn = this.resets = 0;
+    /** @type {HTMLElement | null} */
+    this.hair = null;
     /** @type {Promise<void> | null} */
     this.loaded = null;
     this.plot = inside(element, "[data-plot]");
@@ -58,6 +70,7 @@ export class ChartView {
   /** @param {boolean} full show every value, however far out */
   setFull(full) {
     this.full = full;
+    this.shared.settings?.full[full ? "add" : "delete"](this.chart.id);
     this.shared.onView?.();
     this.draw();
   }
@@ -82,51 +95,104 @@ export class ChartView {
     }
   }
 
-  /**
-   * Show every stored point of the steps that are looked at, as far as they fit. The last of quick zooms wins.
-   * @param {Record<string, any>} change what Plotly says of it
-   */
-  async zoom(change) {
-    const range = windowOf(change, this.#lastStep());
+  /** Somebody zoomed here: the page's charts follow, those of a page without shared settings alone. @param {Record<string, any>} change what Plotly says of it */
+  zoom(change) {
+    let range = rangeOf(change);
     if (range === undefined) return;
+    if (range && this.settings.axis !== "wall" && range[0] <= 0 && range[1] >= this.#last()) range = null;
+    if (this.shared.onRange) this.shared.onRange(range);
+    else {
+      this.settings.range = range;
+      this.look();
+    }
+  }
+
+  /** Show every stored point of the window that is looked at, as far as they fit. The last of quick zooms wins. */
+  async look() {
+    const { range } = this.settings;
     const turn = (this.turn += 1);
-    const curves = this.#curves();
     this.problem = "";
-    if (range && curves.some(({ kind }) => kind === "binned")) {
+    const curves = this.#curves();
+    const steps = range && curves.some(({ points }) => points.kind === "binned") ? this.#window(range, curves) : null;
+    if (!range) this.resets += 1;
+    if (!steps) this.closeup = null;
+    else if (this.seen) {
       try {
-        const closeup = await this.shared.lookAt(this.chart.series, range, curves.length);
+        const closeup = await this.shared.lookAt(this.chart.series, steps, curves.length);
         if (turn !== this.turn) return;
         this.closeup = closeup;
       } catch (error) {
         if (turn !== this.turn) return;
         this.problem = `The exact points could not be read (${error instanceof Error ? error.message : error}): zoom again.`;
       }
-    } else if (!this.closeup) return;
-    else if (!range) this.closeup = null;
+    } else this.near = true; // the exact points are asked for when the chart comes near
     await this.draw();
   }
 
-  /** What the store holds of every run shown. */
-  #curves() {
-    return this.shared.groups().flatMap(({ runs }) => runs.flatMap(({ id }) => this.shared.store.get(id, this.chart.series) ?? []));
+  /** Ask for the points anew: another axis needs their times. */
+  reload() {
+    this.loaded = null;
+    this.closeup = null;
+    return this.draw();
   }
 
-  #lastStep() {
-    return this.#curves().reduce((last, { steps }) => Math.max(last, steps.at(-1) ?? 0), this.shared.data.steps);
+  /** What the store holds of every run shown, and where it lies along the axis. */
+  #curves() {
+    return this.shared.groups().flatMap(({ runs }) =>
+      runs.flatMap((run) => {
+        const points = this.shared.store.get(run.id, this.chart.series);
+        return points ? [{ points, x: abscissae(this.settings.axis, points, run) }] : [];
+      }),
+    );
+  }
+
+  /** The steps between two places of the axis. @param {[number, number]} range @param {{points: import("../types").Points, x: number[]}[]} curves @returns {[number, number] | null} */
+  #window(range, curves) {
+    return this.settings.axis === "step" ? [Math.floor(range[0]), Math.ceil(range[1])] : stepsWithin(curves, range);
+  }
+
+  /** The last step of the longest run, or the last place along another axis. */
+  #last() {
+    const steps = this.settings.axis === "step";
+    return this.#curves().reduce((last, { x }) => Math.max(last, x.at(-1) ?? 0), steps ? this.shared.data.steps : 0);
   }
 
   /** @param {any} Plotly */
   async #render(Plotly) {
     const theme = currentTheme();
-    const drawing = tracesOf(this.chart, this.shared.groups(), lookingAt(this.shared.store, this.closeup), { theme, full: this.full, skips: this.shared.skips });
+    const { axis, smooth, log } = this.settings;
+    const chart = { ...this.chart, log: this.chart.log !== log.has(this.chart.id) };
+    const drawing = tracesOf(chart, this.shared.groups(), lookingAt(this.shared.store, this.closeup), { theme, full: this.full, skips: this.shared.skips, axis, smooth });
     this.#note(drawing);
     if (drawing.empty && !this.drawn) return this.#say(this.shared.data.waiting ? "No points yet: they appear as runs write them." : "No run wrote this series.");
     const layout = this.#layout(theme, drawing);
     if (!this.drawn) this.plot.replaceChildren();
     await (this.drawn ? Plotly.react : Plotly.newPlot)(this.plot, drawing.traces, layout, this.shared.data.config);
-    if (!this.drawn) /** @type {any} */ (this.plot).on("plotly_relayout", (/** @type {Record<string, any>} */ change) => this.zoom(change));
+    if (!this.drawn) this.#listen();
     this.drawn = true;
     this.#table();
+    if (this.near && this.settings.range) {
+      this.near = false;
+      this.look();
+    }
+  }
+
+  #listen() {
+    const plot = /** @type {any} */ (this.plot);
+    plot.on("plotly_relayout", (/** @type {Record<string, any>} */ change) => this.zoom(change));
+    plot.on("plotly_hover", (/** @type {any} */ told) => this.shared.onHover?.(this, told.xvals?.[0] ?? null));
+    plot.on("plotly_unhover", () => this.shared.onHover?.(this, null));
+  }
+
+  /** A line at a place of the axis where another chart is looked at; null takes it away. @param {number | null} x */
+  point(x) {
+    this.hair ??= /** @type {HTMLElement | null} */ (this.element.querySelector("[data-hair]"));
+    const axes = /** @type {any} */ (this.plot)._fullLayout;
+    if (!this.hair || !axes?.xaxis?.d2p) return;
+    const at = x === null ? NaN : axes.xaxis.d2p(x);
+    const inside = at >= 0 && at <= axes.xaxis._length;
+    this.hair.hidden = !inside;
+    if (inside) Object.assign(this.hair.style, { left: `${this.plot.offsetLeft + axes.xaxis._offset + at}px`, top: `${this.plot.offsetTop}px`, height: `${this.plot.offsetHeight}px` });
   }
 
   /** @param {Theme} theme @param {Drawing} drawing */
@@ -135,14 +201,50 @@ export class ChartView {
     const layout = structuredClone(this.chart.layout);
     layout.font.color = colours.text;
     layout.hoverlabel = { bgcolor: colours.hover, bordercolor: colours.line, font: { color: colours.strong, size: 12 }, namelength: 40 };
-    for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2].filter(Boolean)) Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
-    layout.xaxis.range = [0, (this.#lastStep() || 1) * 1.015]; // a run may make more steps than it said, or say none
+    for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2, layout.yaxis4].filter(Boolean)) Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
+    this.#place(layout.xaxis);
+    if (this.chart.marks) Object.assign(layout, this.#divergences(theme));
     if (range) Object.assign(layout.yaxis, { range, autorange: false });
-    if (this.chart.log && !log) layout.yaxis.type = "linear";
+    layout.yaxis.type = log ? "log" : "linear";
+    if (log && !this.chart.log) layout.yaxis.rangemode = "normal";
     if (range && log) Object.assign(layout.yaxis, this.chart.powers ? powerTicks(range) : decadeTicks(range));
-    layout.yaxis.uirevision = `${this.full}`;
+    layout.yaxis.uirevision = `${this.full}${log}${this.resets}`;
+    layout.uirevision = layout.xaxis.uirevision = `${this.settings.axis}${this.settings.range}`;
     layout.yaxis3 = { overlaying: "y", range: [0, 1], visible: false, fixedrange: true };
     return layout;
+  }
+
+  /** Where recipes left the baseline for good: a line at the step, named. @param {Theme} theme */
+  #divergences(theme) {
+    const found = this.shared.groups().flatMap((group) => {
+      const mark = (this.shared.data.marks ?? []).find(({ recipe }) => recipe === group.name);
+      const curve = group.runs.map((run) => ({ run, points: this.shared.store.get(run.id, this.chart.series) })).find(({ points }) => points?.steps.length);
+      if (!mark || !curve?.points) return [];
+      const x = placeOf(mark.step, curve.points.steps, abscissae(this.settings.axis, curve.points, curve.run));
+      return Number.isFinite(x) ? [{ x, color: group.style.colour[theme], text: mark.text }] : [];
+    });
+    return {
+      shapes: found.map(({ x, color }) => ({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, line: { color, width: 1.5, dash: "dash" } })),
+      annotations: found.map(({ x, color, text }, index) => ({ x, xref: "x", y: 1 - 0.09 * index, yref: "paper", text, showarrow: false, xanchor: "left", xshift: 4, font: { size: 11, color } })),
+    };
+  }
+
+  /** The x axis: its title, its range, and ticks in the unit that people would use. @param {Record<string, any>} axis */
+  #place(axis) {
+    const name = this.settings.axis, last = this.#last() || 1;
+    axis.title.text = AXES[name].title;
+    if (name === "wall") {
+      const firsts = this.#curves().map(({ x }) => x[0]).filter(Number.isFinite);
+      const first = firsts.reduce((a, b) => Math.min(a, b), last);
+      Object.assign(axis, { type: "date", tickformat: "", rangemode: "normal", range: this.settings.range ?? [first, last + (last - first) * 0.015] });
+      return;
+    }
+    axis.range = this.settings.range ?? [0, last * 1.015]; // a run may make more steps than it said, or say none
+    if (name !== "time") return;
+    const { divisor, name: unit } = timeUnit(last);
+    const step = niceStep((axis.range[1] - axis.range[0]) / divisor / 6), first = Math.ceil(axis.range[0] / divisor / step);
+    const ticks = Array.from({ length: 12 }, (_, index) => (first + index) * step).filter((tick) => tick * divisor <= axis.range[1]);
+    Object.assign(axis, { tickmode: "array", tickvals: ticks.map((tick) => tick * divisor), ticktext: ticks.map((tick) => `${Number(tick.toPrecision(6))} ${unit}`) });
   }
 
   /** @param {string} text shown where the chart would be */

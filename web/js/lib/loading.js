@@ -18,10 +18,10 @@ export function loadPlotly(url) {
 /**
  * Fetches the points of charts when they come into view, those that come together in one request; points that came live
  * meanwhile stay.
- * @param {string} url @param {import("./points.js").PointStore} store
+ * @param {string} url @param {import("./points.js").PointStore} store @param {() => Record<string, string>} more what else to ask for
  * @returns {(names: string[]) => Promise<void>}
  */
-export function pointLoader(url, store) {
+export function pointLoader(url, store, more = () => ({})) {
   /** @type {Set<string>} */
   let wanted = new Set();
   /** @type {Promise<void> | null} */
@@ -31,7 +31,7 @@ export function pointLoader(url, store) {
     const names = [...wanted];
     wanted = new Set();
     coming = null;
-    const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit) })}`);
+    const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit), ...more() })}`);
     if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
     for (const { run_id: run, attempt, series } of (await response.json()).runs) {
       for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.merge(run, name, points, attempt);

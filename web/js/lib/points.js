@@ -11,8 +11,8 @@
 export const toNumbers = (values) => values.map((value) => (value === null ? NaN : Number(value)));
 
 /** A window as the server gave it. @param {Window} window @param {number} attempt @returns {Points} */
-export function toPoints({ steps, values, kind = "exact", num_stored: stored = steps.length, bin_width: binWidth = null }, attempt) {
-  return { steps: [...steps], values: toNumbers(values), attempt, stored, kind, binWidth: binWidth ?? 1 };
+export function toPoints({ steps, values, times = [], kind = "exact", num_stored: stored = steps.length, bin_width: binWidth = null }, attempt) {
+  return { steps: [...steps], values: toNumbers(values), times: toNumbers(times), attempt, stored, kind, binWidth: binWidth ?? 1 };
 }
 
 export class PointStore {
@@ -57,17 +57,18 @@ export class PointStore {
    * @param {number} run @param {string} name @param {Window} window @param {number} attempt
    * @returns {boolean} whether anything changed
    */
-  append(run, name, { steps, values }, attempt = 0) {
+  append(run, name, { steps, values, times = [] }, attempt = 0) {
     if (!steps.length) return false;
-    const held = this.get(run, name) ?? { steps: [], values: [], attempt, stored: 0, kind: "exact", binWidth: 1 };
+    const held = this.get(run, name) ?? { steps: [], values: [], times: [], attempt, stored: 0, kind: "exact", binWidth: 1 };
     if (attempt < held.attempt) return false;
     if (attempt > held.attempt) cut(held, steps[0]);
     held.attempt = attempt;
     const last = held.steps.at(-1) ?? -Infinity;
-    const numbers = toNumbers(values);
+    const numbers = toNumbers(values), moments = toNumbers(times);
+    if (held.times?.length !== held.steps.length || moments.length !== numbers.length) (held.times = []), (moments.length = 0);
     const before = held.steps.length;
     steps.forEach((step, index) => {
-      if (step > last) held.steps.push(step), held.values.push(numbers[index]);
+      if (step > last) held.steps.push(step), held.values.push(numbers[index]), moments.length && held.times?.push(moments[index]);
     });
     const added = held.steps.length - before;
     held.stored += added;
@@ -82,6 +83,7 @@ function cut(points, step) {
   if (keep < 0) return;
   points.stored -= points.steps.length - keep;
   points.steps.length = points.values.length = keep;
+  points.times?.splice(keep);
 }
 
 /**
@@ -105,7 +107,7 @@ export function thin(points, limit) {
   }
   const order = [...kept].sort((a, b) => a - b);
   const binWidth = Math.max(width, points.binWidth);
-  return { ...points, steps: order.map((i) => points.steps[i]), values: order.map((i) => points.values[i]), kind: "binned", binWidth };
+  return { ...points, steps: order.map((i) => points.steps[i]), values: order.map((i) => points.values[i]), times: (points.times ?? []).length ? order.map((i) => Number(points.times?.[i])) : [], kind: "binned", binWidth };
 }
 
 /** @param {number[]} values @param {number} start @param {number} end @returns {number[]} */

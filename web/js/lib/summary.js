@@ -6,29 +6,31 @@
 /**
  * Mean, lowest and highest over runs, at steps where every run has a value. Thinned runs are averaged by bin, so that
  * curves of different sampling stay comparable; a bin in which any run is not finite is a gap, never a mean of the rest.
- * @param {Points[]} runs
+ * @param {Points[]} runs @param {number[][]} xs where the points lie along the axis; their steps by default
  */
-export function across(runs) {
+export function across(runs, xs = runs.map(({ steps }) => steps)) {
   const width = Math.max(...runs.map((run) => (run.kind === "binned" ? run.binWidth : 1)));
-  /** @type {Map<number, {step: number, sums: number[], counts: number[]}>} */
+  /** @type {Map<number, {step: number, sums: number[], counts: number[], places: number[]}>} */
   const bins = new Map();
   runs.forEach((run, index) => {
     run.steps.forEach((step, at) => {
       const key = Math.floor(step / width);
-      const bin = bins.get(key) ?? { step, sums: new Array(runs.length).fill(0), counts: new Array(runs.length).fill(0) };
+      const bin = bins.get(key) ?? { step, sums: new Array(runs.length).fill(0), counts: new Array(runs.length).fill(0), places: new Array(runs.length).fill(NaN) };
       bin.step = Math.max(bin.step, step);
       bin.sums[index] += run.values[at];
       bin.counts[index] += 1;
+      bin.places[index] = xs[index][at];
       bins.set(key, bin);
     });
   });
-  /** @type {{steps: number[], mean: (number | null)[], low: (number | null)[], high: (number | null)[]}} */
-  const result = { steps: [], mean: [], low: [], high: [] };
+  /** @type {{steps: number[], x: number[], mean: (number | null)[], low: (number | null)[], high: (number | null)[]}} */
+  const result = { steps: [], x: [], mean: [], low: [], high: [] };
   for (const [, bin] of [...bins].sort((a, b) => a[0] - b[0])) {
     if (bin.counts.some((count) => count === 0)) continue;
     const values = bin.sums.map((sum, index) => sum / bin.counts[index]);
     const finite = values.every(Number.isFinite);
     result.steps.push(bin.step);
+    result.x.push(xs[0] === runs[0].steps ? bin.step : bin.places.reduce((a, b) => a + b, 0) / runs.length);
     result.mean.push(finite ? values.reduce((a, b) => a + b, 0) / values.length : null);
     result.low.push(finite ? Math.min(...values) : null);
     result.high.push(finite ? Math.max(...values) : null);
@@ -103,6 +105,18 @@ export function stretches({ steps, values }) {
     if (open && open[0] === kind) open[2] = steps[index];
     else if (kind) found.push((open = [kind, steps[index], steps[index]]));
     if (!kind) open = null;
+  });
+  return found;
+}
+
+/** Stretches of consecutive values at or below zero: first place, last place. @param {number[]} x @param {number[]} values @returns {[number, number][]} */
+export function nonPositive(x, values) {
+  /** @type {[number, number][]} */
+  const found = [];
+  values.forEach((value, index) => {
+    if (!(value <= 0) || !Number.isFinite(value)) return;
+    if (index && values[index - 1] <= 0 && found.length) found[found.length - 1][1] = x[index];
+    else found.push([x[index], x[index]]);
   });
   return found;
 }

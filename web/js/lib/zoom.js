@@ -15,16 +15,19 @@ const FEWEST = 100;
 export const limitOf = (curves) => Math.max(FEWEST, Math.min(PER_CURVE, Math.floor(MOST_POINTS / Math.max(1, curves))));
 
 /**
- * The steps that a Plotly relayout shows: null for all of them, undefined when it is not about the x axis.
- * @param {Record<string, any>} change @param {number} last the highest step there is
+ * The part of the x axis that a Plotly relayout shows: null for all of it, undefined when it is not about the x axis.
+ * @param {Record<string, any>} change
  * @returns {[number, number] | null | undefined}
  */
-export function windowOf(change, last) {
+export function rangeOf(change) {
   if (change["xaxis.autorange"]) return null;
-  const [from, to] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-  if (from === undefined || to === undefined) return undefined;
-  return from <= 0 && to >= last ? null : [Math.floor(Math.min(from, to)), Math.ceil(Math.max(from, to))];
+  const [from, to] = (change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]]).map(moment);
+  if (from === undefined || to === undefined || Number.isNaN(from) || Number.isNaN(to)) return undefined;
+  return [Math.min(from, to), Math.max(from, to)];
 }
+
+/** A place on the axis as a number; Plotly spells those of a date axis as UTC. @param {number | string | undefined} place */
+const moment = (place) => (typeof place === "string" ? (/^[-\d.e+]+$/i.test(place) ? Number(place) : Date.parse(`${place.replace(" ", "T").replace(/(\.\d{3})\d*$/, "$1")}${place.includes(":") ? "Z" : ""}`)) : place);
 
 /**
  * A window's points with what is known around them: one point before and one behind, so that lines leave the plot, and
@@ -39,7 +42,7 @@ export function spliced(overview, window, [from, to]) {
   const start = firstAbove(held, Math.max(newest, from - 1));
   const end = Math.max(start, Math.min(held.length, firstAbove(held, to) + 1));
   const around = (/** @type {number[]} */ inner, /** @type {number[]} */ outer) => [...(before >= 0 ? [outer[before]] : []), ...inner, ...outer.slice(start, end)];
-  return { ...window, steps: around(window.steps, overview.steps), values: around(window.values, overview.values) };
+  return { ...window, steps: around(window.steps, overview.steps), values: around(window.values, overview.values), times: window.times?.length && overview.times?.length ? around(window.times, overview.times) : [] };
 }
 
 /** The index of the first step above `limit`, by halving. @param {number[]} steps @param {number} limit */
@@ -67,12 +70,12 @@ export function lookingAt(store, closeup) {
 
 /**
  * Reads close-ups: one request for all curves of a chart.
- * @param {string} url
+ * @param {string} url @param {() => Record<string, string>} more what else to ask for
  * @returns {(name: string, range: [number, number], curves: number) => Promise<Closeup>}
  */
-export function closeupLoader(url) {
+export function closeupLoader(url, more = () => ({})) {
   return async (name, range, curves) => {
-    const query = { names: name, from: String(range[0]), to: String(range[1]), max_points: String(limitOf(curves)) };
+    const query = { names: name, from: String(range[0]), to: String(range[1]), max_points: String(limitOf(curves)), ...more() };
     const response = await fetch(`${url}?${new URLSearchParams(query)}`);
     if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
     /** @type {Map<number, Points>} */

@@ -1,12 +1,10 @@
 /** The run page: its charts, events and log, live. */
 
-import { ChartView } from "../lib/chart.js";
+import { Board } from "../lib/board.js";
 import { drawFigures } from "../lib/figure.js";
 import { wireHeat } from "../lib/heat.js";
 import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
-import { liveDrawing, pointLoader } from "../lib/loading.js";
 import { PointStore } from "../lib/points.js";
-import { closeupLoader } from "../lib/zoom.js";
 
 const data = pageData();
 const explorer = document.querySelector("[data-whatif]");
@@ -20,16 +18,12 @@ if (explorer instanceof HTMLElement && data.whatif) {
   }, { rootMargin: "200px" });
   observer.observe(explorer);
 }
-const points = `/runs/${data.id}/points`;
 const store = new PointStore(data.max_points);
 /** @type {Set<number>} */
 const skipped = new Set(data.skips);
 const log = /** @type {HTMLElement} */ (document.querySelector("[data-log]"));
 
-const shared = { data, store, skips: new Map([[data.id, skipped]]), load: pointLoader(points, store), lookAt: closeupLoader(points), groups: () => data.groups };
-const charts = data.charts.map((chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
-const drawNow = () => charts.forEach((chart) => chart.draw());
-const redraw = liveDrawing(charts);
+const board = new Board(data, `/runs/${data.id}/points`, store, new Map([[data.id, skipped]]));
 const swap = throttled(() => refreshRegions(() => wireHeat(document)), 1500);
 
 /** @param {number} step */
@@ -57,7 +51,7 @@ const live = new Live(`/api/v1/runs/${data.id}/stream`, {
       if (name === "amp/skipped") points.steps.forEach((step, index) => Number(points.values[index]) > 0 && skipped.add(step));
     }
     showStep(Math.max(...columns.map(([, { steps }]) => steps.at(-1) ?? 0)));
-    redraw(Object.keys(series));
+    board.redraw(Object.keys(series));
   },
   event: () => swap(),
   log({ text }) {
@@ -71,7 +65,6 @@ const live = new Live(`/api/v1/runs/${data.id}/stream`, {
 }, { place: data.place, done: data.done });
 
 log.scrollTop = log.scrollHeight;
-document.addEventListener("themechange", drawNow);
 drawFigures(data.figures ?? [], data);
 wireHeat(document);
-drawNow();
+board.draw();

@@ -66,7 +66,7 @@ test("the lane draws every skipped step", () => {
 
 test("zeros on a log axis are told, and a series of nothing but zeros is drawn on a linear one", () => {
   const some = tracesOf({ ...chart, log: true }, [group("a", [1])], filled({ 1: [1, 0, 10] }), view);
-  assert.ok(some.log && some.notes.some(({ text }) => text === "1 zero below the log scale"));
+  assert.ok(some.log && some.notes.some(({ text }) => text === "1 zero below the log scale (○)"));
   const none = tracesOf({ ...chart, log: true }, [group("a", [1])], filled({ 1: [0, 0] }), view);
   assert.equal(none.log, false);
   assert.ok(none.range[0] < 0 && none.range[1] > 0);

@@ -1,18 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { closeupLoader, limitOf, lookingAt, spliced, windowOf } from "../lib/zoom.js";
+import { closeupLoader, limitOf, lookingAt, rangeOf, spliced } from "../lib/zoom.js";
 
 /** @param {number[]} steps */
 const points = (steps, kind = "exact") => ({ steps, values: steps.map((step) => -step), attempt: 1, stored: steps.length, kind, binWidth: 1 });
 
-test("a zoom asks for whole steps, a reset for all, anything else for nothing", () => {
-  assert.deepEqual(windowOf({ "xaxis.range[0]": 10.4, "xaxis.range[1]": 19.2 }, 100), [10, 20]);
-  assert.deepEqual(windowOf({ "xaxis.range": [-5, 19.2] }, 100), [-5, 20]);
-  assert.equal(windowOf({ "xaxis.range": [-1, 101] }, 100), null);
-  assert.equal(windowOf({ "xaxis.autorange": true }, 100), null);
-  assert.equal(windowOf({ autosize: true }, 100), undefined);
-  assert.equal(windowOf({ "yaxis.range[0]": 1, "yaxis.range[1]": 2 }, 100), undefined);
+test("a zoom gives a part of the axis, a reset the whole, anything else nothing", () => {
+  assert.deepEqual(rangeOf({ "xaxis.range[0]": 10.4, "xaxis.range[1]": 19.2 }), [10.4, 19.2]);
+  assert.deepEqual(rangeOf({ "xaxis.range": [19.2, -5] }), [-5, 19.2]);
+  assert.equal(rangeOf({ "xaxis.autorange": true }), null);
+  assert.equal(rangeOf({ autosize: true }), undefined);
+  assert.equal(rangeOf({ "yaxis.range[0]": 1, "yaxis.range[1]": 2 }), undefined);
+});
+
+test("places of a date axis are moments in UTC", () => {
+  assert.deepEqual(rangeOf({ "xaxis.range[0]": "2026-12-01 09:00:00.1234", "xaxis.range[1]": "2026-12-01 10:00" }), [Date.UTC(2026, 11, 1, 9, 0, 0, 123), Date.UTC(2026, 11, 1, 10)]);
 });
 
 test("a window is drawn with one point before it, one behind it, and what came live within it", () => {

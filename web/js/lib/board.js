@@ -1,0 +1,176 @@
+/**
+ * All charts of a page together: one legend, one set of settings, one window, one line under the pointer.
+ * @typedef {import("../types").Group} Group
+ * @typedef {import("../types").PageData} PageData
+ */
+
+import { remember, valuesOf } from "./address.js";
+import { AXES } from "./axes.js";
+import { ChartView, currentTheme } from "./chart.js";
+import { csvOf, fileName, saveDrawing, saveText } from "./export.js";
+import { loadPlotly, liveDrawing, pointLoader } from "./loading.js";
+import { NAMES, settingsOf, spelledSettings } from "./settings.js";
+import { closeupLoader, lookingAt } from "./zoom.js";
+
+export class Board {
+  /** @param {PageData} data @param {string} url of points @param {import("./points.js").PointStore} store @param {Map<number, Set<number>>} skips */
+  constructor(data, url, store, skips) {
+    this.data = data;
+    this.store = store;
+    this.hidden = new Set(valuesOf("hide"));
+    this.settings = settingsOf(location.search);
+    /** @returns {Record<string, string>} */
+    const more = () => (AXES[this.settings.axis].times ? { times: "true" } : {});
+    /** @type {import("./chart.js").Shared} */
+    this.shared = {
+      data, store, skips, settings: this.settings,
+      load: pointLoader(url, store, more),
+      lookAt: closeupLoader(url, more),
+      groups: () => this.groups(),
+      onView: () => this.remember(),
+      onRange: (range) => this.setRange(range),
+      onHover: (from, x) => this.charts.forEach((chart) => chart !== from && chart.drawn && chart.point(x)),
+    };
+    /** @type {ChartView[]} */
+    this.charts = data.charts.flatMap((chart) => {
+      const element = /** @type {HTMLElement | null} */ (document.querySelector(`[data-chart="${chart.id}"]`));
+      return element ? [new ChartView(element, chart, this.shared)] : [];
+    });
+    for (const chart of this.charts) {
+      chart.full = this.settings.full.has(chart.chart.id);
+      chart.near = this.settings.range !== null;
+      this.#wireChart(chart);
+    }
+    this.redraw = liveDrawing(this.charts);
+    this.#wireTools();
+    this.#wireLegend();
+    this.#wireDrawings();
+    document.addEventListener("themechange", () => this.draw());
+  }
+
+  /** The groups that are shown; a pinned one has the band and stays whatever else is hidden. @returns {Group[]} */
+  groups() {
+    const { pinned } = this.settings;
+    const groups = this.data.groups.filter(({ name }) => !this.hidden.has(name) || name === pinned);
+    return pinned && groups.some(({ name }) => name === pinned) ? groups.map((group) => ({ ...group, baseline: group.name === pinned })) : groups;
+  }
+
+  draw() {
+    for (const chart of this.charts) chart.draw();
+  }
+
+  /** The address always shows the same view after a reload, and to whoever gets the link. */
+  remember() {
+    remember("hide", [...this.hidden]);
+    const spelled = spelledSettings(this.settings);
+    for (const name of NAMES) remember(name, spelled[name]);
+    if (this.whole) this.whole.disabled = !this.settings.range;
+  }
+
+  /** @param {[number, number] | null} range */
+  setRange(range) {
+    if (String(range) === String(this.settings.range)) return;
+    this.settings.range = range;
+    this.remember();
+    for (const chart of this.charts) chart.look();
+  }
+
+  #wireTools() {
+    const tools = document.querySelector("[data-chart-tools]");
+    if (!(tools instanceof HTMLElement)) return;
+    const axis = /** @type {HTMLSelectElement} */ (tools.querySelector("[data-axis]"));
+    const smooth = /** @type {HTMLInputElement} */ (tools.querySelector("[data-smooth]"));
+    const told = /** @type {HTMLOutputElement} */ (tools.querySelector("[data-smooth-told]"));
+    this.whole = /** @type {HTMLButtonElement} */ (tools.querySelector("[data-whole]"));
+    tools.hidden = false;
+    axis.value = this.settings.axis;
+    axis.addEventListener("change", () => {
+      this.settings.axis = /** @type {import("./axes.js").AxisName} */ (axis.value);
+      this.settings.range = null;
+      this.remember();
+      for (const chart of this.charts) AXES[this.settings.axis].times ? chart.reload() : chart.look();
+    });
+    const tell = () => (told.textContent = this.settings.smooth ? String(this.settings.smooth) : "off");
+    smooth.value = String(this.settings.smooth);
+    tell();
+    smooth.addEventListener("input", () => {
+      this.settings.smooth = Number(smooth.value);
+      tell();
+      this.remember();
+      this.draw();
+    });
+    this.whole.disabled = !this.settings.range;
+    this.whole.addEventListener("click", () => this.setRange(null));
+    tools.querySelector("[data-pin]")?.addEventListener("change", (event) => {
+      this.settings.pinned = /** @type {HTMLSelectElement} */ (event.target).value;
+      this.remember();
+      this.draw();
+    });
+    const pin = /** @type {HTMLSelectElement | null} */ (tools.querySelector("[data-pin]"));
+    if (pin) pin.value = [...pin.options].some(({ value }) => value === this.settings.pinned) ? this.settings.pinned : "";
+    this.#wireChoice(tools);
+  }
+
+  /** Which further series are charted; the page is made anew with them. @param {HTMLElement} tools */
+  #wireChoice(tools) {
+    const form = /** @type {HTMLFormElement | null} */ (tools.querySelector("[data-series]"));
+    form?.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const names = [...form.querySelectorAll("input:checked")].map((box) => /** @type {HTMLInputElement} */ (box).value);
+      const together = /** @type {SubmitEvent} */ (event).submitter?.getAttribute("value") === "together";
+      remember("show", names.length && together ? [names.join(",")] : names);
+      location.reload();
+    });
+  }
+
+  #wireLegend() {
+    for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-legend] [data-recipe]"))) {
+      const name = button.dataset.recipe ?? "";
+      const show = () => button.setAttribute("aria-pressed", String(!this.hidden.has(name)));
+      button.addEventListener("click", () => {
+        if (!this.hidden.delete(name)) this.hidden.add(name);
+        show();
+        this.remember();
+        this.draw();
+      });
+      show();
+    }
+  }
+
+  /** The buttons of one chart. @param {ChartView} view */
+  #wireChart(view) {
+    const { element, chart } = view, { log } = this.settings;
+    const button = (/** @type {string} */ name) => /** @type {HTMLButtonElement | null} */ (element.querySelector(`[data-${name}]`));
+    for (const hidden of element.querySelectorAll("[data-tools]")) /** @type {HTMLElement} */ (hidden).hidden = false;
+    const toggle = button("log");
+    const show = () => toggle?.setAttribute("aria-pressed", String(chart.log !== log.has(chart.id)));
+    show();
+    toggle?.addEventListener("click", () => {
+      if (!log.delete(chart.id)) log.add(chart.id);
+      show();
+      this.remember();
+      view.draw();
+    });
+    button("screen")?.addEventListener("click", () => (document.fullscreenElement ? document.exitFullscreen() : element.requestFullscreen?.()));
+    button("csv")?.addEventListener("click", () => saveText(`${fileName(chart.title)}.csv`, csvOf([chart.series, ...(chart.also ?? [])], this.groups(), lookingAt(this.store, view.closeup)), "text/csv"));
+    for (const format of ["png", "svg"]) button(format)?.addEventListener("click", () => view.drawn && this.#picture(view, format));
+  }
+
+  /** @param {ChartView} view @param {string} format */
+  async #picture(view, format) {
+    const Plotly = await loadPlotly(this.data.plotly);
+    const { plot } = view;
+    const layout = { ...(/** @type {any} */ (plot).layout), paper_bgcolor: this.data.themes[currentTheme()].hover, title: { text: view.chart.title, font: { size: 14 } }, margin: { l: 64, r: 16, t: 40, b: 48 } };
+    await Plotly.downloadImage({ data: /** @type {any} */ (plot).data, layout }, { format, width: 960, height: 540, scale: format === "png" ? 2 : 1, filename: fileName(view.chart.title) });
+  }
+
+  /** Drawings that the server made whole can be saved too. */
+  #wireDrawings() {
+    document.addEventListener("click", (event) => {
+      const button = event.target instanceof Element ? event.target.closest("[data-save-drawing]") : null;
+      const figure = button?.closest("[data-drawing]");
+      const svg = figure?.querySelector("svg[role=img]");
+      if (svg instanceof SVGElement) saveDrawing(svg, figure?.getAttribute("data-chart-name") ?? "");
+    });
+  }
+}
