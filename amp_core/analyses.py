@@ -113,6 +113,21 @@ class BatchSizeOptions(Options, frozen=True, kw_only=True):
             _at_least("memory_limit_bytes", self.memory_limit_bytes, 1)
 
 
+class LayersOptions(Options, frozen=True, kw_only=True):
+    """Which steps are compared layer by layer, from the state after ``start`` FP32 steps on.
+
+    The first step, and the ``horizon``-th: until then the recipe and the reference each train on their own.
+    """
+
+    start: int = 0
+    horizon: int = 1
+    reference: Literal["fp32", "fp64"] = "fp32"
+
+    def __post_init__(self) -> None:
+        _at_least("start", self.start, 0)
+        _at_least("horizon", self.horizon, 1)
+
+
 def _at_least(name: str, value: float, least: float) -> None:
     if not value >= least:
         raise AnalysisError(f"{name}={value!r} must be at least {least:g}")
@@ -126,9 +141,15 @@ def _above_zero(name: str, value: float) -> None:
 OPTIONS: dict[str, type[Options]] = {
     "sensitivity": SensitivityOptions,
     "stress": StressOptions,
+    "layers": LayersOptions,
     "batch-size": BatchSizeOptions,
 }
-TITLES: dict[str, str] = {"sensitivity": "Smallest FP32 set", "stress": "Stress battery", "batch-size": "Largest batch"}
+TITLES: dict[str, str] = {
+    "sensitivity": "Smallest FP32 set",
+    "stress": "Stress battery",
+    "layers": "Layer by layer",
+    "batch-size": "Largest batch",
+}
 
 
 def check_analysis(kind: str, recipe: Recipe, device_type: str) -> None:

@@ -21,7 +21,7 @@ Fp8Compute = Literal["auto", "emulated", "native"]
 ReduceDtype = Literal["fp32", "bf16", "fp16"]
 Strategy = Literal["ddp", "fsdp"]
 AutocastPolicy = Literal["auto", "native", "cuda"]
-RunKind = Literal["train", "benchmark", "sensitivity", "stress", "batch-size"]
+RunKind = Literal["train", "benchmark", "sensitivity", "stress", "layers", "batch-size"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 ALIASES: dict[str, Precision] = {

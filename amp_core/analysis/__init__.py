@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from amp_core.analysis.batch_size import batch_size
+from amp_core.analysis.layer_comparison import compare_layers
 from amp_core.analysis.sensitivity import sensitivity
 from amp_core.analysis.stress import stress
 from amp_core.config import RunConfig
@@ -15,7 +16,12 @@ from amp_core.workload import Workload
 
 Analysis: TypeAlias = Callable[[RunConfig, Workload], Iterator[Event]]
 
-ANALYSES: dict[str, Analysis] = {"sensitivity": sensitivity, "stress": stress, "batch-size": batch_size}
+ANALYSES: dict[str, Analysis] = {
+    "sensitivity": sensitivity,
+    "stress": stress,
+    "layers": compare_layers,
+    "batch-size": batch_size,
+}
 
 
 def analysis_of(kind: str) -> Analysis:

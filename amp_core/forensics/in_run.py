@@ -118,7 +118,12 @@ class FaultWatch:
                 yield event
 
     def _look_closer(self, deadline: float) -> Iterator[Event]:
-        """A run in which nothing was seen: the layers of its last batch beside FP32; low weights: do they move."""
+        """A run in which nothing was seen: the layers of its first step and of its last batch beside FP32.
+
+        Low weights: do they move.
+        """
+        if (first := self._first_scene(deadline)) is not None:
+            yield layer_report(subject_of(self._config, self._workload, first, deadline), 1, self._first_loss)[0]
         subject = subject_of(self._config, self._workload, self._last_scene(), deadline).taking(1)
         report, wrong = layer_report(subject, self._training.number, self._first_loss)
         yield report
@@ -127,6 +132,12 @@ class FaultWatch:
         elif stored_low(subject, subject.recipe) is not None:
             start = self._good.states[0].number if self._good.states else self._began_at
             self._suspicions.add("updates", min(start + 1, self._training.number))
+
+    def _first_scene(self, deadline: float) -> Scene | None:
+        """The run's start, built again; not where the last batch is of the first step anyway."""
+        if self._training.number == 1:
+            return None
+        return find_scene(self._config, self._workload, None, 0, 1, 1, deadline)
 
     def _last_scene(self) -> Scene:
         """The weights as they are now, and the last batches of training."""

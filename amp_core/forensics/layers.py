@@ -77,14 +77,14 @@ class _Seen:
     losses: list[float] = field(default_factory=list)
 
 
-def layers(subject: Subject, *, exactly: bool = False) -> Comparison:
-    """Run the subject's first step under its recipe and in FP32 (``exactly``: FP64) and compare them.
+def layers(subject: Subject, *, exactly: bool = False, horizon: int = 1) -> Comparison:
+    """Run the subject's first steps under its recipe and in FP32 (``exactly``: FP64) and compare the last of them.
 
-    Raises whatever the model raises.
+    ``horizon`` is how many: with 1 both begin the step compared at the same weights. Raises whatever the model raises.
     """
     wide_arm = FP64_ARM if exactly else FP32_ARM
-    low = _run(subject, Arm(recipe=subject.recipe))
-    wide = _run(subject, wide_arm)
+    low = _run(subject, Arm(recipe=subject.recipe), horizon)
+    wide = _run(subject, wide_arm, horizon)
     dtype = low_dtype(subject)
     rows = [_layer(name, low, wide, dtype) for name in list(wide.types)[:MAX_ROWS]]
     limit = DEPARTS_AT * torch.finfo(dtype).eps / 2
@@ -101,17 +101,21 @@ def layers(subject: Subject, *, exactly: bool = False) -> Comparison:
 def layer_report(subject: Subject, step: int, first_loss: float) -> tuple[Report, bool]:
     """The comparison after a step as a report of a run, and whether its losses disagree."""
     found = layers(subject)
-    wrong = not found.same_loss(first_loss)
-    content = {
+    same = found.same_loss(first_loss)
+    return Report(kind="layers", content=content_of(found, step, same), final=True), not same
+
+
+def content_of(found: Comparison, step: int, same_loss: bool) -> dict[str, Any]:
+    """The comparison of a step as the content of a report."""
+    return {
         "step": step,
         "dtype": found.dtype,
         "reference": found.reference,
         "loss": _spelled(found.loss),
         "reference_loss": _spelled(found.reference_loss),
-        "departs": found.departs or ("loss" if wrong else None),
+        "departs": found.departs or (None if same_loss else "loss"),
         "layers": [_row(layer) for layer in found.layers],
     }
-    return Report(kind="layers", content=content, final=True), wrong
 
 
 def difference(low: Tensor, wide: Tensor, dtype: torch.dtype) -> Difference:
@@ -159,13 +163,15 @@ def _layer(name: str, low: _Seen, wide: _Seen, dtype: torch.dtype) -> Layer:
     )
 
 
-def _run(subject: Subject, arm: Arm) -> _Seen:
+def _run(subject: Subject, arm: Arm, horizon: int) -> _Seen:
     execution = Execution(subject, arm)
     seen = _Seen()
     with execution.applied():
+        for number in range(horizon - 1):
+            execution.step(subject.micro_batches(number))
         scale = float(execution.scaler.current_scale) if execution.scaler is not None else 1.0
         with _watching(execution.model, seen, scale):
-            seen.losses = execution.gradients(subject.micro_batches(0))
+            seen.losses = execution.gradients(subject.micro_batches(horizon - 1))
         seen.weight_gradients = _own(execution.model, gradient=True)
         execution.finish()
         seen.weights = _own(execution.model, gradient=False)

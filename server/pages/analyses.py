@@ -24,6 +24,7 @@ router = APIRouter(include_in_schema=False)
 BUTTONS = {
     "sensitivity": "Find the smallest FP32 set",
     "stress": "Stress this recipe",
+    "layers": "Compare layer by layer",
     "batch-size": "Find the largest batch",
 }
 LOWERED = ("bf16-mixed", "16-mixed", "bf16-true", "16-true", "fp8-mixed")

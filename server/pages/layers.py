@@ -19,34 +19,38 @@ PARTS = (
     ("weight", "weights after the step", "#cc79a7", "cross"),
 )
 MAX_ROWS = 200
+MAX_STEPS = 2
 FLOOR = 1e-9  # what a logarithmic axis shows for no error at all
 
 
-def layers_of(session: Session, run_id: int, attempt: int) -> dict[str, Any] | None:
-    """The newest comparison of a run's attempt, as figure and rows; None where there is none."""
+def layers_of(session: Session, run_id: int, attempt: int) -> list[dict[str, Any]]:
+    """The comparisons of a run's attempt as figures and rows, the latest step first; one for each step."""
     query = (
         select(Event.payload)
         .where(Event.run_id == run_id, Event.attempt == attempt, Event.kind == "report")
-        .order_by(Event.sequence.desc())
+        .order_by(Event.sequence)
     )
-    told = next((payload for payload in session.scalars(query) if payload["kind"] == "layers"), None)
-    if told is None or not told["content"]["layers"]:
-        return None
-    content = told["content"]
+    told = [payload["content"] for payload in session.scalars(query) if payload["kind"] == "layers"]
+    by_step = {content["step"]: content for content in told if content["layers"]}
+    return [_shown(by_step[step]) for step in sorted(by_step, reverse=True)[:MAX_STEPS]]
+
+
+def _shown(content: dict[str, Any]) -> dict[str, Any]:
     rows = content["layers"][:MAX_ROWS]
     return {
         "step": content["step"],
         "dtype": content["dtype"],
         "reference": str(content["reference"]).upper(),
+        "apart": content.get("horizon", 1) - 1,
         "loss": number(content["loss"], 5),
         "reference_loss": number(content["reference_loss"], 5),
         "departs": content["departs"],
         "rows": [_row(row) for row in rows],
-        "figure": figure(rows, content["departs"]),
+        "figure": figure(content["step"], rows, content["departs"]),
     }
 
 
-def figure(rows: list[dict[str, Any]], departs: str | None) -> dict[str, Any]:
+def figure(step: int, rows: list[dict[str, Any]], departs: str | None) -> dict[str, Any]:
     """Plotly traces and layout: relative error by module on a logarithmic axis, the place where numbers part marked."""
     names = [row["module"] for row in rows]
     traces = []
@@ -78,7 +82,7 @@ def figure(rows: list[dict[str, Any]], departs: str | None) -> dict[str, Any]:
             {"type": "rect", "xref": "x", "yref": "paper", "x0": place - 0.4, "x1": place + 0.4, "y0": 0, "y1": 1,
              "fillcolor": "#d55e00", "opacity": 0.18, "line": {"width": 0}}
         ]  # fmt: skip
-    return {"id": "layers", "data": traces, "layout": layout}
+    return {"id": f"layers-{step}", "data": traces, "layout": layout}
 
 
 def _finite(value: float | str) -> float | None:

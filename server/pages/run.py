@@ -70,7 +70,7 @@ def _context(session: Session, run_id: int, show: list[str]) -> dict[str, Any]:
         if artifacts
         else None,
         "numerics": run_facts.numerics(session, run_id),
-        "layers": compared,
+        "compared_layers": compared,
         "ran": what_ran.effective_precision(session, run),
         "heat": what_ran.gradient_exponents(session, run),
         "whatif": tried,
@@ -84,7 +84,7 @@ def _context(session: Session, run_id: int, show: list[str]) -> dict[str, Any]:
         "attempts": run["attempts"],
         "data": _data(session, run, style, charts, str(cursor))
         | {
-            "figures": [compared["figure"]] if compared else [],
+            "figures": [one["figure"] for one in compared],
             "whatif": {name: tried[name] for name in ("cell", "low", "high", "windows")} if tried else None,
         },
     }

@@ -35,7 +35,7 @@ def list_runs(
     q: Annotated[str | None, Query(max_length=400, description=SEARCH)] = None,
     experiment_id: int | None = None,
     state: State | None = None,
-    kind: Literal["train", "benchmark", "sensitivity", "stress", "batch-size"] | None = None,
+    kind: Literal["train", "benchmark", "sensitivity", "stress", "layers", "batch-size"] | None = None,
     role: Literal["baseline", "candidate", "control", "benchmark", "analysis"] | None = None,
     recipe: Annotated[str | None, Query(max_length=80)] = None,
     workload: Annotated[str | None, Query(max_length=80)] = None,

@@ -28,7 +28,7 @@ HELP = {
     "steps": "planned steps", "attempt": "number of tries", "priority": "number",
 }  # fmt: skip
 _FIXED: dict[str, tuple[str, ...]] = {
-    "kind": ("train", "benchmark", "sensitivity", "stress", "batch-size"),
+    "kind": ("train", "benchmark", "sensitivity", "stress", "layers", "batch-size"),
     "role": ("baseline", "candidate", "control", "benchmark", "analysis"),
     "numerics": ("native", "emulated"),
     "verdict": ("safe", "caution", "unsafe", "inconclusive"),

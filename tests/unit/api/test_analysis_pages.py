@@ -55,7 +55,7 @@ def _says(team: Team, run_id: int, *events: Any) -> None:
         store_frames(session, run_id, 1, [Frame(sequence=n + 1, at=0.0, event=e) for n, e in enumerate(events)])
 
 
-@pytest.mark.parametrize("kind", ["sensitivity", "stress"])
+@pytest.mark.parametrize("kind", ["sensitivity", "stress", "layers"])
 def test_a_button_queues_the_analysis_and_shows_it(team: Team, kind: str) -> None:
     experiment, run = _trained(team)
     page = team.browser("submitter").get(f"/runs/{run}").text
