@@ -52,6 +52,13 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
             ("Run", "One execution of one recipe and seed, in a process of its own."),
             ("Attempt", "One try of a run. When a worker dies, the run is queued again and gets another."),
             ("Baseline", "The recipe the others are compared with, FP32 unless you choose another."),
+            (
+                "Trends",
+                "A workload over its experiments: throughput, peak memory and the primary metric of each recipe. A change "
+                "is where the level moved for good: piecewise constant least squares with a penalty for each change, noise "
+                "from the differences of neighbours, single outliers left out. Of series that only have noise fewer than "
+                "five in a hundred show one. Six points are the least.",
+            ),
             ("Seed", "The same seed gives the same initial weights, data order and dropout in every recipe."),
         ),
     ),

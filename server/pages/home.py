@@ -18,6 +18,7 @@ from server.pages.render import page
 from server.pages.workload_forms import margin_text
 from server.runs.queries import num_queued, queued_runs
 from server.state import DatabaseOf, SettingsOf
+from server.trends.alerts import alerts_json
 from server.version import VERSION
 from server.workers.queries import list_workers
 from server.workloads.queries import current_workloads, workload_json
@@ -69,6 +70,7 @@ def home(request: Request, database: DatabaseOf, settings: SettingsOf) -> Respon
             "queue_length": num_queued(session),
             "workers": _workers(session, settings.lease_s, offline=False),
             "troubled": _troubled(session),
+            "alerts": alerts_json(session, unseen=True)[:NUM_TROUBLED],
             "first_run": not running and not finished and session.scalar(select(Experiment.id).limit(1)) is None,
         }
     return page(request, "home.html", **context)

@@ -13,6 +13,7 @@ from server.pages import (
     control,
     experiment,
     guide,
+    hardware,
     heat,
     home,
     list_actions,
@@ -22,6 +23,7 @@ from server.pages import (
     runs_list,
     submit,
     table,
+    trends,
 )
 
 router = APIRouter()
@@ -43,6 +45,8 @@ for part in (
     points,
     changes,
     compare,
+    trends,
+    hardware,
     appearance,
 ):
     router.include_router(part.router)

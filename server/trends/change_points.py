@@ -16,6 +16,7 @@ from statistics import fmean, median
 MIN_POINTS = 6
 MIN_SEGMENT = 2
 MAX_POINTS = 400  # the newest ones; the work grows with the square
+SPIKE = 4.0
 SMALLEST = 0.005  # changes below half a percent of the level are no news, however steady the series is
 # Of 2,000 series of independent normal noise fewer than 5 in 100 get a change, at 6 to 200 points: tests/unit/trends.
 PENALTY, FEW = 4.0, 20.0
@@ -39,7 +40,9 @@ def changes_of(values: Sequence[float]) -> list[Change]:
         return []
     level = median(abs(value) for value in values)
     sigma = max(noise_of(values), SMALLEST * level / 2, math.ulp(level or 1.0))
-    starts = _partition([value / sigma for value in values], (PENALTY + FEW / num) * math.log(num))
+    starts = _partition(
+        [value / sigma for value in without_spikes(values, sigma)], (PENALTY + FEW / num) * math.log(num)
+    )
     means = [fmean(values[a:b]) for a, b in zip(starts, [*starts[1:], num], strict=True)]
     return [
         Change(index=start + offset, before=before, after=after)
@@ -52,6 +55,14 @@ def noise_of(values: Sequence[float]) -> float:
     """A robust standard deviation from the differences of neighbours: 1.4826 MAD / √2 (Rousseeuw and Croux 1993)."""
     steps = [abs(second - first) for first, second in itertools.pairwise(values)]
     return 1.4826 * median(steps) / math.sqrt(2) if steps else 0.0
+
+
+def without_spikes(values: Sequence[float], sigma: float) -> list[float]:
+    """Single values `SPIKE` deviations off give way to the median of three around them: one bad day is no level."""
+    num = len(values)
+    middles = [median(values[max(0, min(i - 1, num - 3)) :][:3]) for i in range(num)]
+    pairs = zip(values, middles, strict=True)
+    return [middle if abs(value - middle) > SPIKE * sigma else value for value, middle in pairs]
 
 
 def _partition(values: Sequence[float], penalty: float) -> list[int]:

@@ -19,6 +19,11 @@ ADDRESSES = (
     "/compare",
     "/compare?runs=1,6,11",
     "/compare?experiments=3",
+    "/trends",
+    "/trends?workload=digits-cnn&recipe=bf16-mixed&by=time",
+    "/trends?workload=nothing-like-this",
+    "/devices?workload=stdlib-gpt",
+    "/batch-size",
     "/compare?runs=1,6,150,160&hide=16-mixed,+%231&brush=recipe:0.000-0.700",
 )
 
