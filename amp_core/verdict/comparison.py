@@ -136,6 +136,15 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Onsets by seed, None where a run stays within; ``step`` is the earliest. ``sentence`` says it in words."""
+
+    step: int | None
+    onsets: dict[str, int | None]
+    num_baseline_seeds: int
+    sentence: str
+
+
 class RecipeComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate against the baseline. ``verdict`` is None until the experiment is judged."""
 
@@ -152,6 +161,7 @@ class RecipeComparison(msgspec.Struct, frozen=True, kw_only=True):
     skipped_steps: int
     lost_samples_fraction: float
     why: str
+    divergence: Divergence | None = None
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True):

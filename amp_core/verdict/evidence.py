@@ -70,6 +70,7 @@ class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, Any] | None = None
     duration_s: float | None = None
     attempt: int = 1
+    losses: tuple[tuple[int, ...], tuple[float, ...]] = ((), ())
 
     @property
     def is_final(self) -> bool:

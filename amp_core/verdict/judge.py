@@ -17,6 +17,7 @@ from amp_core.verdict.comparison import (
     Quality,
     RecipeComparison,
 )
+from amp_core.verdict.divergence import divergence_of
 from amp_core.verdict.evidence import ExperimentEvidence, RunEvidence
 from amp_core.verdict.gain import gain_of
 from amp_core.verdict.next_step import next_step_of
@@ -105,6 +106,7 @@ def _compare(
         skipped_steps=sum(run.skipped_steps for run in runs),
         lost_samples_fraction=lost,
         why=answers.recipe_why(evidence, quality),
+        divergence=divergence_of(evidence, recipe.name),
     )
 
 

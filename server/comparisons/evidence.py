@@ -14,6 +14,7 @@ from amp_core import events
 from amp_core.config import Recipe
 from amp_core.verdict.evidence import BenchmarkEvidence, ExperimentEvidence, Primary, RunEvidence
 from server.db.tables import Event, Experiment, Run
+from server.metrics.read import windows
 
 MAX_NUMERICS_STEPS = 48  # of a long run, evenly chosen, the same steps of every run
 
@@ -31,6 +32,10 @@ EVENT_TYPES: dict[str, type[events.Event]] = {
     )
 }
 Kind = TypeVar("Kind", bound=events.Event)
+Curve = tuple[tuple[int, ...], tuple[float, ...]]
+NOTHING: Curve = ((), ())
+LOSS = "train/loss"
+MAX_LOSS_POINTS = 400
 Told = dict[type[events.Event], list[Any]]  # what a run said, by kind, in its order
 
 
@@ -47,6 +52,7 @@ def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
     ).all()
     told = _events_of(session, experiment.id)
     train = [run for run in runs if run.kind == "train"]
+    losses = _losses(session, [run.id for run in train if run.role != "control"])
     return ExperimentEvidence(
         experiment_id=experiment.id,
         workload=plan["workload"],
@@ -55,7 +61,11 @@ def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
         candidates=tuple(recipe for recipe in recipes if recipe.name != plan["baseline"]),
         seeds=tuple(plan["seeds"]),
         steps=plan["steps"],
-        runs=tuple(_run_evidence(run, told.get(run.id, {}), primary) for run in train if run.role != "control"),
+        runs=tuple(
+            _run_evidence(run, told.get(run.id, {}), primary, losses.get(run.id, NOTHING))
+            for run in train
+            if run.role != "control"
+        ),
         control_planned=bool(plan["control"]),
         control_runs=tuple(_run_evidence(run, told.get(run.id, {}), primary) for run in train if run.role == "control"),
         gain_planned=bool(plan["measure_gain"]),
@@ -64,6 +74,15 @@ def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
         submission=plan.get("submission") or {},
         wall_s=_wall_s(runs),
     )
+
+
+def _losses(session: Session, run_ids: Sequence[int]) -> dict[int, Curve]:
+    """The loss of each run, thinned: enough points for its smoothed course."""
+    found: dict[int, Curve] = {}
+    for run_id, by_name in windows(session, run_ids, [LOSS], max_points=MAX_LOSS_POINTS).items():
+        points = by_name[LOSS].points
+        found[run_id] = (tuple(points.steps.tolist()), tuple(points.values.tolist()))
+    return found
 
 
 def _events_of(session: Session, experiment_id: int) -> dict[int, Told]:
@@ -127,7 +146,7 @@ def _of(told: Told, kind: type[Kind]) -> tuple[Kind, ...]:
     return tuple(told.get(kind, ()))
 
 
-def _run_evidence(run: Run, told: Told, primary: Primary) -> RunEvidence:
+def _run_evidence(run: Run, told: Told, primary: Primary, losses: Curve = NOTHING) -> RunEvidence:
     evaluations = _of(told, events.Evaluated)
     skips = _of(told, events.StepSkipped)
     finished = msgspec.convert(run.result, events.Finished, strict=False) if run.result else None
@@ -153,6 +172,7 @@ def _run_evidence(run: Run, told: Told, primary: Primary) -> RunEvidence:
         environment=run.environment,
         duration_s=_duration_s(run),
         attempt=run.attempt,
+        losses=losses,
     )
 
 

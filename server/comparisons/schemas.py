@@ -140,6 +140,15 @@ class GainOut(BaseModel):
     why: str
 
 
+class DivergenceOut(BaseModel):
+    """Where the loss leaves the range of the baseline's seeds for good; it has no say in the verdict."""
+
+    step: int | None = Field(description="The earliest onset; null where every run stays within.")
+    onsets: dict[str, int | None] = Field(description="By seed.")
+    num_baseline_seeds: int
+    sentence: str
+
+
 class RecipeComparisonOut(BaseModel):
     recipe: str
     precision: str
@@ -154,6 +163,7 @@ class RecipeComparisonOut(BaseModel):
     skipped_steps: int
     lost_samples_fraction: float
     why: str
+    divergence: DivergenceOut | None = Field(default=None, description="Null where this cannot be told.")
 
 
 class ComparisonOut(BaseModel):

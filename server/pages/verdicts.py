@@ -49,6 +49,7 @@ def _card(
         "points": _points(item),
         "steps": _next_steps(item),
         "why": item.get("why", ""),
+        "divergence": (item.get("divergence") or {}).get("sentence", ""),
         "gain": gain["sentence"],
         "gain_why": gain.get("why", ""),
         "gain_measured": gain["measured"],

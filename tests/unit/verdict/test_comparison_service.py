@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import threading
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from comparison_rows import end, make_plan, play, report, runs_of, speak_for, submit, training
 
 from amp_core import events
+from amp_core.events import Column, Segment
 from amp_core.verdict import from_json
 from server.comparisons import service
 from server.comparisons.evidence import MAX_NUMERICS_STEPS, evidence_of
@@ -204,3 +207,25 @@ def test_a_cancelled_experiment_is_judged_inconclusive(database: Database) -> No
     assert service.judge_ended(database) == [experiment_id]
     _, stored = read(database, experiment_id)
     assert {one["verdict"] for one in stored["recipes"]} == {"INCONCLUSIVE"}  # type: ignore[attr-defined]
+
+
+def test_a_diverging_loss_is_dated_from_the_stored_points(database: Database) -> None:
+    experiment_id = submit(database, make_plan(control=False, measure_gain=False))
+    steps = np.arange(1, 151)
+    for run in runs_of(database, experiment_id):
+        losses = 2.0 - steps / 150 + 0.01 * run.seed
+        if run.recipe_name.startswith("16"):
+            losses = np.where(steps > 75, 50.0, losses)
+        column = Column(
+            name="train/loss",
+            steps=steps.astype("<i8").tobytes(),
+            values=losses.astype("<f8").tobytes(),
+            times=steps.astype("<f8").tobytes(),
+        )
+        report(database, run, [Segment(columns=[column])])
+    _, comparison = read(database, experiment_id)
+    recipes: Any = comparison["recipes"]
+    found = {item["recipe"]: item["divergence"] for item in recipes}
+    assert found["bf16-mixed"]["step"] is None
+    assert 70 <= found["16-mixed, no scaler"]["step"] <= 80
+    assert "5 of 5 seeds" in found["16-mixed, no scaler"]["sentence"]
