@@ -41,6 +41,17 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
                 "Speed and memory against FP32, apart from the verdict. Speed is the ratio of medians over alternating "
                 "timed blocks, with an interval. An emulated run has no gain.",
             ),
+            (
+                "Speed against quality",
+                "Each recipe by its speed and its difference from the baseline, with both intervals; the baseline is at "
+                "1× and no difference. The dashed front joins the recipes that no other beats in both. Recipes whose "
+                "speed was not measured, emulated ones among them, are listed below the picture.",
+            ),
+            (
+                "Divergence",
+                "The first step from which a recipe's smoothed loss stays beyond what the baseline's own seeds do among "
+                "themselves. A healthy curve leaves their band often and comes back; it does not count.",
+            ),
         ),
     ),
     (
@@ -54,10 +65,10 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
             ("Baseline", "The recipe the others are compared with, FP32 unless you choose another."),
             (
                 "Trends",
-                "A workload over its experiments: throughput, peak memory and the primary metric of each recipe. A change "
-                "is where the level moved for good: piecewise constant least squares with a penalty for each change, noise "
-                "from the differences of neighbours, single outliers left out. Of series that only have noise fewer than "
-                "five in a hundred show one. Six points are the least.",
+                "A workload over its experiments: throughput, peak memory and the primary metric of each recipe. A "
+                "change is where the level moved for good: piecewise constant least squares with a penalty for each "
+                "change, noise from the differences of neighbours, single outliers left out. Of series that only have "
+                "noise fewer than five in a hundred show one. Six points are the least.",
             ),
             ("Seed", "The same seed gives the same initial weights, data order and dropout in every recipe."),
         ),
@@ -79,6 +90,21 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
                 "An optimizer step left out because a scaled gradient was not finite.",
             ),
             (
+                "Lost samples",
+                "Samples whose gradient was thrown away with a skipped step: seen, but not learnt from. More than 1 % of "
+                "all is a caution.",
+            ),
+            (
+                "Exponents",
+                "How large gradients are, by powers of two. A format holds a window of exponents; the loss scale moves "
+                "the gradients through it. Above the window they overflow, below it they become zero.",
+            ),
+            (
+                "Memory of training",
+                "Weights, their gradients, the optimizer's state and what the forward pass keeps for the backward pass. "
+                "Mixed precision shrinks mostly the last.",
+            ),
+            (
                 "Underflow",
                 "Gradients too small for the format become exactly zero. The loss may look healthy while a layer "
                 "learns nothing: see Gradients by module on the run page.",
@@ -96,7 +122,27 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
         (
             (
                 "Lines and bands",
-                "Thick line: mean over seeds. Thin: single seeds. Band: lowest to highest baseline seed.",
+                "Thick line: mean over seeds. Thin: single seeds. Band: lowest to highest seed of the baseline, or of the "
+                "recipe chosen over the charts.",
+            ),
+            (
+                "x axis",
+                "Steps; time since each run began; time of day; samples or tokens seen, where the runs recorded them.",
+            ),
+            (
+                "Smoothing",
+                "An exponential moving average, for the eye only and off at first. The raw line stays, faint. Tables and "
+                "downloads are always raw.",
+            ),
+            (
+                "Zoom",
+                "Drag over a chart: every chart of the page shows the same stretch, with exact points fetched. Double "
+                "click or “whole range” goes back.",
+            ),
+            (
+                "Log scale",
+                "For values over many powers of ten. Values at or below zero have no place on it: ○ marks them along the "
+                "lower edge.",
             ),
             (
                 "Marks on the axis",
@@ -119,6 +165,18 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
         ),
     ),
 )
+KEYBOARD = (
+    (("?",), "These keys, on pages that have more of them"),
+    (("/",), "Search, on lists"),
+    (("Tab",), "Next control; a visible frame shows where you are"),
+    (("Enter", "Space"), "Press a button, open a menu or a table"),
+    (("←", "→"), "Move a slider: smoothing, loss scale"),
+    (("Esc",), "Close an explanation, a dialog, the full screen"),
+    (("l",), "Charts: logarithmic scale of the chart under focus"),
+    (("f",), "Charts: full screen of the chart under focus"),
+    (("w",), "Charts: whole range"),
+    (("0",), "Charts: smoothing off"),
+)
 COLOUR_KEY = (
     ("32-true", "fp32"),
     ("bf16-mixed", "bf16"),
@@ -133,4 +191,4 @@ COLOUR_KEY = (
 @router.get("/help")
 def help_page(request: Request) -> Response:
     """What the terms mean."""
-    return page(request, "help.html", sections=SECTIONS, colour_key=COLOUR_KEY)
+    return page(request, "help.html", sections=SECTIONS, colour_key=COLOUR_KEY, keyboard=KEYBOARD)
