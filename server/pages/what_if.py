@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from amp_core.telemetry.exponents import FORMATS, merged
 from amp_core.whatif.shares import window
+from server.db.tables import Run
 from server.pages.formats import number
 from server.records.exponents import ExponentSample, exponent_samples
 from server.runs.queries import find_run
@@ -20,6 +22,8 @@ from server.whatif import service
 CELL = 12
 HEIGHT = 120
 MAX_MODULES = 100
+MAX_OTHERS = 50
+FP16 = ("16-mixed", "16-true")
 MIN_POWER, MAX_POWER = -24, 40
 MARGIN = 4  # exponents shown around those that occur
 
@@ -30,7 +34,7 @@ def explorer(session: Session, run: dict[str, Any]) -> dict[str, Any] | None:
     filled = [sample for sample in samples if merged(sample.modules.values()).by_exponent()[0]]
     if not filled:
         return None
-    sample = filled[-1]
+    row, sample = find_run(session, run["id"]), filled[-1]
     power = _power(sample.scale)
     bars, low, high = _bars(sample, power)
     best = service.best_of(filled, "fp16")
@@ -54,10 +58,18 @@ def explorer(session: Session, run: dict[str, Any]) -> dict[str, Any] | None:
             for module, _, _, shares in rows[: MAX_MODULES + 1]
         ],
         "best": f"2^{best.power}" if best is not None else "",
-        "scalers": [
-            _scaler(replay) for replay in service.scaler_replays(session, find_run(session, run["id"]), filled)
-        ],
+        "others": _others(session, row),
+        "scalers": [_scaler(replay) for replay in service.scaler_replays(session, row, filled)],
     }
+
+
+def _others(session: Session, run: Run) -> list[dict[str, Any]]:
+    """Runs of the experiment that measured what fp16 lost, by which predictions from this run can be checked."""
+    query = select(Run).where(
+        Run.experiment_id == run.experiment_id, Run.kind == "train", Run.id != run.id, Run.attempt > 0
+    )
+    measured = [one for one in session.scalars(query.order_by(Run.id)) if one.recipe.get("precision") in FP16]
+    return [{"id": one.id, "label": f"{one.recipe_name}, seed {one.seed}"} for one in measured[:MAX_OTHERS]]
 
 
 def fine(share: float) -> str:

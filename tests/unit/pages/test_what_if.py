@@ -15,6 +15,7 @@ from server.db.engine import Database
 from server.db.tables import Experiment
 from server.metrics.write import store_frames
 from server.pages.what_if import explorer, fine
+from server.runs.queries import find_run
 
 PLAN = {"recipes": [{"name": "16-mixed", "precision": "16-mixed"}], "primary": {"metric": "loss", "unit": ""}}
 
@@ -64,6 +65,18 @@ def test_the_page_holds_slider_formats_and_rows(database: Database, run_id: int,
     assert '<option value="e4m3">' in page
     assert "a&lt;b" in page
     assert "Other loss scalers on the recorded steps" in page
+
+
+def test_predictions_are_checked_against_runs_that_measured_fp16(database: Database, run_id: int) -> None:
+    with database.read() as session:
+        experiment = find_run(session, run_id).experiment_id
+        assert explorer(session, {"id": run_id})["others"] == []  # type: ignore[index]  # there are gradients
+    fp16 = add_run(database, experiment, recipe_name="fp16", recipe={"name": "fp16", "precision": "16-mixed"}, seed=7)
+    add_run(database, experiment, recipe_name="bf16", recipe={"name": "bf16", "precision": "bf16-mixed"})
+    with database.read() as session:
+        shown = explorer(session, {"id": run_id})
+    assert shown is not None
+    assert shown["others"] == [{"id": fp16, "label": "fp16, seed 7"}]
 
 
 def test_a_run_without_gradients_has_no_explorer(database: Database) -> None:

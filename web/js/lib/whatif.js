@@ -23,6 +23,16 @@ export function shareText(share) {
 }
 
 /**
+ * How far predicted shares were from those another run measured, in words.
+ * @param {{pairs: number, mean_error: number, largest_error: number} | null} prediction
+ */
+export function errorText(prediction) {
+  if (!prediction || prediction.pairs === 0) return "That run measured no underflow at the steps recorded here.";
+  const off = `${shareText(prediction.mean_error)} off on average, ${shareText(prediction.largest_error)} at most`;
+  return `Predicted shares that become zero: ${off} (${prediction.pairs} modules and steps).`;
+}
+
+/**
  * Wire the explorer of a page: the window moves at once, the shares follow from REST.
  * @param {HTMLElement} section @param {Picture} picture @param {number} run
  */
@@ -61,6 +71,18 @@ export function explore(section, picture, run) {
     clearTimeout(timer);
     timer = setTimeout(ask, 150);
   };
+  const against = /** @type {HTMLSelectElement | null} */ (section.querySelector("[data-whatif-against]"));
+  const told = /** @type {HTMLElement | null} */ (section.querySelector("[data-whatif-error]"));
+  const check = async () => {
+    if (!against || !told) return;
+    const other = against.value;
+    told.textContent = "";
+    if (!other) return;
+    const response = await fetch(`/api/v1/runs/${run}/whatif?${new URLSearchParams({ against: other })}`);
+    if (other !== against.value) return;
+    told.textContent = response.ok ? errorText((await response.json()).prediction) : "That run cannot be read.";
+  };
+  against?.addEventListener("change", check);
   slider.addEventListener("input", changed);
   format.addEventListener("change", changed);
   move();
