@@ -17,6 +17,7 @@ from server.metrics.routes import router as metrics
 from server.metrics.stream import router as streams
 from server.pages.routes import router as pages
 from server.projects.routes import router as projects
+from server.reports.routes import router as reports
 from server.runs.routes import router as runs
 from server.search.routes import router as search
 from server.tracking.routes import router as tracking
@@ -43,6 +44,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     comparisons,
     diff,
     trends,
+    reports,
     runs,
     analyses,
     tracking,

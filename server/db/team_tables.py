@@ -1,10 +1,10 @@
-"""Tables of what a team keeps beside its runs: alert rules and alerts."""
+"""Tables of what a team keeps beside its runs: alert rules, alerts, reports."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import ForeignKey, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db.base import Base, Id
@@ -41,3 +41,28 @@ class Alert(Base):
     at: Mapped[datetime] = mapped_column(index=True)
     seen_at: Mapped[datetime | None]  # somebody put it away
     __table_args__ = (UniqueConstraint("rule_id", "experiment_id", "recipe", name="uq_alerts_once"),)
+
+
+class Report(Base):
+    """A text of a team with charts in it; ``version`` counts its versions, all of which are kept."""
+
+    __tablename__ = "reports"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), index=True)
+    title: Mapped[str] = mapped_column(String(200))
+    version: Mapped[int] = mapped_column(Integer)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class ReportVersion(Base):
+    """What a report said at one time, and who wrote it; ``body`` is Markdown."""
+
+    __tablename__ = "report_versions"
+    report_id: Mapped[int] = mapped_column(ForeignKey("reports.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    title: Mapped[str] = mapped_column(String(200))
+    body: Mapped[str] = mapped_column(Text)
+    editor_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    at: Mapped[datetime]

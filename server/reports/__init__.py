@@ -1,0 +1,1 @@
+"""Reports of the team: Markdown with charts of runs, versioned, exported as one file."""
