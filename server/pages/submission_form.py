@@ -16,8 +16,9 @@ from server.pages.colours import STYLES, Style
 DEFAULT_SCALE = "65536"
 FIELDS = (
     "name", "seeds", "steps", "eval_every", "margin", "device", "control", "measure_gain", "priority", "tags", "note",
-    "sweep", "draws",
+    "sweep", "draws", "also.sensitivity", "also.stress", "also.layers",
 )  # fmt: skip
+ALSO = ("sensitivity", "stress", "layers")  # analyses that a submission may ask of every candidate
 _INTEGER = re.compile(r"[+-]?\d+")
 
 
@@ -91,6 +92,8 @@ def copied(workload: Mapping[str, Any], submission: Mapping[str, Any]) -> dict[s
         "note": str(submission.get("note") or ""),
         "eval_every": str(submission.get("eval_every") or ""),
     }
+    asked = {one["kind"] for one in submission.get("analyses") or []}
+    form |= {f"also.{kind}": "1" if kind in asked else "" for kind in ALSO}
     if submission.get("steps"):
         form["steps"] = str(submission["steps"])
     if (submission.get("primary") or {}).get("margin"):
@@ -156,6 +159,8 @@ def submission_of(form: Mapping[str, str], workload: Mapping[str, Any]) -> tuple
         body["params"] = params
     rows = [index for index in range(len(MATRIX)) if form.get(f"recipe.{index}.on")]
     body["recipes"] = [recipe_of(form, index) for index in rows]
+    if analyses := analyses_of(form, body["recipes"]):
+        body["analyses"] = analyses
     body["seeds"] = seeds_of(form["seeds"])
     for name in ("steps", "eval_every"):
         if form[name].strip():
@@ -169,6 +174,19 @@ def submission_of(form: Mapping[str, str], workload: Mapping[str, Any]) -> tuple
         body["priority"] = typed(form["priority"], "int")
     tags = [tag.strip() for tag in form["tags"].split(",") if tag.strip()]
     return body | ({"tags": tags} if tags else {}) | ({"note": form["note"]} if form["note"].strip() else {}), rows
+
+
+def analyses_of(form: Mapping[str, str], recipes: list[str | dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is asked of every recipe that lowers something; a recipe that cannot be read is told by its own row."""
+    names = []
+    for given in recipes:
+        try:
+            recipe = parse_recipe(given)
+        except RecipeError:
+            continue
+        if recipe.precision not in ("32-true", "tf32"):
+            names.append(recipe.name)
+    return [{"kind": kind, "recipe": name} for kind in ALSO if form.get(f"also.{kind}") for name in names]
 
 
 def sweep_in(form: Mapping[str, str]) -> dict[str, Any] | None:
@@ -228,6 +246,8 @@ def placed(faults: tuple[Fault, ...], rows: list[int]) -> list[dict[str, Any]]:
             field = f"recipe.{rows[int(found.group(1))]}"
         elif field.startswith("seeds"):
             field = "seeds"
+        elif field.startswith("analyses"):
+            field = "also"
         elif field.startswith("tags"):
             field = "tags"
         elif field.startswith("sweep"):

@@ -81,6 +81,19 @@ def test_a_copied_submission_fills_the_form_so_that_it_spells_the_same() -> None
     assert again == body
 
 
+def test_analyses_are_asked_of_every_candidate_and_copied() -> None:
+    body, _ = submission_of(changed_form() | {"also.stress": "1", "also.layers": "1"}, WORKLOAD)
+    names = ["bf16-mixed, head, blocks.*.norm in FP32", "16-mixed"]
+    assert [(one["kind"], one["recipe"]) for one in body["analyses"]] == [
+        (kind, name) for kind in ("stress", "layers") for name in [*names, "16-mixed, no scaler"]
+    ]
+    ExperimentIn.model_validate(body)
+    again, _ = submission_of(copied(WORKLOAD, body), WORKLOAD)
+    assert again["analyses"] == body["analyses"]
+    fault = Fault(field="analyses.0.recipe", value=None, rule="r", remedy="m")
+    assert [item["field"] for item in placed((fault,), [0])] == ["also"]
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
     [
