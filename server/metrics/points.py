@@ -80,12 +80,25 @@ def load_points(
     points_of = decode_chunks(session, sorted(needed))
     loaded: dict[int, dict[str, Loaded]] = {}
     for run_id, name in sorted(chunks.keys() | tails.keys()):
-        rows = chunks.get((run_id, name), [])
-        pieces = _pieces(rows, points_of, bounds[run_id], end) + tails.get((run_id, name), [])
-        if pieces:
-            counts = read_counts([row.non_finite for row in rows if row.id not in needed])
-            loaded.setdefault(run_id, {})[name] = _merged(pieces, counts)
+        rows, tail = chunks.get((run_id, name), []), tails.get((run_id, name), [])
+        found = _loaded(rows, tail, points_of, bounds[run_id], end)
+        if found is not None and not found.is_exact.all() and found.num_stored <= (max_points or 0):
+            # What the window or a later attempt cut away was the excess: every point fits, so no preview may stand in.
+            points_of |= decode_chunks(session, [row.id for row in rows if row.id not in points_of])
+            found = _loaded(rows, tail, points_of, bounds[run_id], end)
+        if found is not None:
+            loaded.setdefault(run_id, {})[name] = found
     return loaded
+
+
+def _loaded(
+    rows: list[ChunkRow], tail: list[_Piece], points_of: Mapping[int, Points], start: int | None, end: int | None
+) -> Loaded | None:
+    """One series from its decoded chunks, the previews of the others, and its segments; None without any point."""
+    pieces = _pieces(rows, points_of, start, end) + tail
+    if not pieces:
+        return None
+    return _merged(pieces, read_counts([row.non_finite for row in rows if row.id not in points_of]))
 
 
 def _to_decode(

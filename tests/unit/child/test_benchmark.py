@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests_child import ZOO, Watched, is_alive
+from tests_child import ZOO, Watched, is_alive, wait_until
 
 import amp_core
 from amp_core.config import WorkloadRef, parse_recipe
@@ -72,7 +72,7 @@ def test_the_arms_die_with_the_benchmark(watch: Watch) -> None:
     assert arms
     running.child.kill()
     running.end(5)
-    assert not any(is_alive(arm) for arm in arms)
+    wait_until(lambda: not any(is_alive(arm) for arm in arms), 5)
 
 
 def children_of(pid: int) -> list[int]:

@@ -67,6 +67,7 @@ def test_a_description_holds_what_a_form_needs(tmp_path: Path) -> None:
             "unit": "",
             "resolution": None,
         },
+        "is_script": False,
         "parameters": [
             parameter("width", "int", 4, 1, 64, help="Inputs"),
             parameter("kind", "str", "plain", choices=["plain", "fancy"]),
@@ -97,9 +98,9 @@ def test_loading_gives_the_parameters_and_refuses_bad_ones(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("x = (", "mine.py line 1 raises SyntaxError"),
-        ("\nimport nothing_of_this_name", "mine.py line 2 raises ModuleNotFoundError"),
-        ("import sys\nsys.exit(2)", "mine.py line 2 raises SystemExit: 2"),
+        ("# Workload\nx = (", "mine.py line 2 raises SyntaxError"),
+        ("# Workload\nimport nothing_of_this_name", "mine.py line 2 raises ModuleNotFoundError"),
+        ("import sys  # Workload\nsys.exit(2)", "mine.py line 2 raises SystemExit: 2"),
         ("x = 1", "mine.py defines no workload: write a subclass"),
         ("from amp_core import Workload", "mine.py defines no workload"),
         (GOOD + "\nclass Other(Regression):\n    name = 'regression'\n", "two workloads named 'regression'"),

@@ -127,6 +127,20 @@ def test_a_folded_history_reads_and_streams_the_same(
         assert streamed(database, plain, cursor) == streamed(database, folded, cursor)
 
 
+def test_a_window_that_fits_is_exact_though_the_series_does_not(database: Database) -> None:
+    """Seventeen points do not fit; the eleven from step 5 on do, and none of them is a preview's."""
+    run_id = add_run(database)
+    first = [(step, 0.0) for step in (0, 0, 0, 0, 0, 29, 7, 16)]
+    second = [(step, 0.0) for step in (13, 28, 33, 20, 35, 30, 6, 0)]
+    for number, history in enumerate(([first, second], [[(400, 0.0)]]), 1):
+        change_run(database, run_id, attempt=number)
+        write(database, run_id, frames_of(history), number, folds=True)
+    with database.read() as session:
+        found = window(session, run_id, "a", 5, None, MIN_POINTS)
+    assert (found.kind, found.num_stored) == ("exact", 11)
+    assert found.points.steps.tolist() == [6, 7, 13, 16, 20, 28, 29, 30, 33, 35, 400]
+
+
 @many
 @given(histories(), st.lists(st.integers(-60, 700), max_size=4))
 def test_the_union_of_windows_is_the_whole(database: Database, history: History, cuts: list[int]) -> None:
