@@ -18,6 +18,7 @@ from server.analyses.schemas import AnalysisOfRunIn
 from server.broker.publish import ring
 from server.db.tables import Event
 from server.pages.formats import number, percent, size
+from server.pages.module_tree import tree
 from server.state import DatabaseOf, SettingsOf
 
 router = APIRouter(include_in_schema=False)
@@ -29,6 +30,7 @@ BUTTONS = {
 }
 LOWERED = ("bf16-mixed", "16-mixed", "bf16-true", "16-true", "fp8-mixed")
 MAX_ROWS = 300
+OPERATION = "operation"  # the kind of rows that are no modules
 _TONES = {"finding": "unsafe", "note": "caution", "passes": "completed"}
 
 
@@ -88,7 +90,7 @@ def panel(session: Session, run: dict[str, Any]) -> dict[str, Any] | None:
         "final": bool(report is not None and report.payload["final"]),
         "recipe": json.dumps(recipe, indent=1) if recipe else "",
         "try_url": _try_url(run, report) if recipe and report is not None else "",
-        "modules": [_module(row) for row in content.get("modules", [])[:MAX_ROWS]] if content else [],
+        "modules": _modules(run["kind"], content.get("modules", [])[:MAX_ROWS]),
         "certificate": _certificate(content),
         "speed": (content.get("speed") or {}).get("sentence", ""),
         "cases": [row | {"tone": _TONES.get(row["outcome"], "")} for row in content.get("cases", [])],
@@ -107,10 +109,23 @@ def _try_url(run: dict[str, Any], report: Event) -> str:
     return f"/experiments/new?from={run['experiment_id']}&cure={run['id']}.{report.attempt}.{report.sequence}"
 
 
+def _modules(kind: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The module map: for sensitivity a tree with bars; operations, which are in none, as they come."""
+    if kind != "sensitivity" or any(row.get("kind") == OPERATION for row in rows):
+        return [_module(row) for row in rows]
+    return [
+        {"name": row["module"], "label": row["label"], "depth": row["depth"], "bar": row["bar"], "heading": True}
+        if row["heading"]
+        else _module(row) | {"label": row["label"], "depth": row["depth"], "bar": row["bar"]}
+        for row in tree(rows, "sensitivity")
+    ]
+
+
 def _module(row: dict[str, Any]) -> dict[str, Any]:
-    """One line of the module map: a depth in the tree, and the figures as words."""
+    """One line of the module map: the figures as words."""
     name = row["module"]
-    shown = {"name": name, "depth": name.count("."), "kept": row.get("kept", False), "kind": row.get("kind", "")}
+    shown = {"name": name, "label": name, "depth": 0, "heading": False}
+    shown |= {"kept": row.get("kept", False), "kind": row.get("kind", "")}
     if "worst" in row:
         error, low = row["worst"], row["ordinary"]
         return shown | {"error": number(error, 2), "ordinary": number(low, 2), "case": row["case"].replace("_", " ")}

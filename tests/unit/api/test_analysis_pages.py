@@ -88,6 +88,7 @@ def test_the_answer_comes_with_certificate_modules_and_recipe(team: Team) -> Non
     assert "gradients of step 21 are not finite" in page
     assert "the loss of step 21 is nan" in page
     assert "leaves it" in page
+    assert page.index(">blocks</th>") < page.index('title="blocks.1"'), "its parent is a heading above it"
     link = f"/experiments/new?from={experiment}&cure={made}.1.3"
     assert link.replace("&", "&amp;") in page
     form = team.browser("submitter").get(link).text
