@@ -18,7 +18,7 @@ from server.experiments.queries import find_experiment
 from server.experiments.schemas import ExperimentIn
 from server.experiments.submission import Surroundings, plan_of, same_submission
 from server.projects.service import project_named
-from server.queue.cancel import cancel_experiment, retry_run
+from server.queue.cancel import cancel_experiment, retry_experiment
 from server.queue.durations import expect
 from server.queue.needs import Needs, needs_of
 from server.runs.parameters import add_parameters
@@ -180,8 +180,7 @@ def retry(session: Session, experiment_id: int, principal: Principal) -> int:
     check_owner(principal, experiment, "retry")
     if experiment.plan.get("device") == "outside":
         raise Conflict(f"experiment {experiment_id} was tracked from outside: run it again where it ran")
-    query = select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(("failed", "cancelled")))
-    num_runs = sum(retry_run(session, run_id) for run_id in session.scalars(query.order_by(Run.id)).all())
+    num_runs = retry_experiment(session, experiment_id)
     if num_runs == 0:
         raise Conflict(f"experiment {experiment_id} has no failed or cancelled run: clone it to run it again")
     record(session, principal.user_id, "experiment.retry", f"experiment/{experiment_id}", runs=num_runs)

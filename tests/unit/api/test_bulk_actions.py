@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 from team import Team
 
 from server.db.engine import Database
+from server.db.errors import StoreUnavailable
 from server.db.tables import Artifact, Audit, Experiment, Run, RunParameter
 from server.runs.delete import delete_expired, purge_deleted
 
@@ -160,3 +163,22 @@ def test_retention_leaves_what_is_analysed_or_was_marked_meanwhile(team: Team) -
     assert delete_expired(team.database, 7) == [second]
     act(team, "runs", "cancel", [made.json()["id"]])
     assert delete_expired(team.database, 7) == [first]
+
+
+def test_others_write_between_the_rows_and_an_outage_keeps_what_was_done(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [submit(team) for _ in range(3)]
+    write, begun = team.database.write, list[int]()
+
+    def failing_at_the_third() -> AbstractContextManager[Session]:
+        begun.append(1)
+        if len(begun) > 2:
+            raise StoreUnavailable("the disk is away")
+        return write()
+
+    monkeypatch.setattr(team.database, "write", failing_at_the_third)
+    told = act(team, "experiments", "cancel", ids)
+    assert (told["done"], told["refused"]) == (ids[:2], [{"id": ids[2], "reason": "the disk is away"}])
+    body = {"action": "cancel", "ids": ids}
+    assert team.client("submitter").post("/api/v1/experiments/actions", json=body).status_code == 503
