@@ -13,6 +13,7 @@ from torch.library import Library, fallthrough_kernel
 
 from amp_core.precision import kernels, oplists, weight_casts
 from amp_core.precision.autocast import Bf16Mixed, Fp16Mixed
+from amp_core.torch_private.dispatcher import has_rule, operation_names, withdraw
 
 _RULES = (
     (oplists.TENSOR_CORE | oplists.RECURRENT, kernels.tensor_core, False),
@@ -81,7 +82,7 @@ def autocast_rules(lists: Lists) -> Iterator[None]:
     try:
         yield
     finally:
-        library._destroy()  # type: ignore[no-untyped-call]
+        withdraw(library)
         _installed = None
 
 
@@ -109,9 +110,9 @@ def _install(lists: Lists) -> Library:
 
 def autocast_ops(key: str) -> set[str]:
     """Names of the operations for which this torch has a rule under an autocast dispatch key."""
-    has_rule = torch._C._dispatch_has_kernel_for_dispatch_key
-    names = torch._C._dispatch_get_all_op_names()
-    return {name.removeprefix("aten::") for name in names if name.startswith("aten::") and has_rule(name, key)}
+    return {
+        name.removeprefix("aten::") for name in operation_names() if name.startswith("aten::") and has_rule(name, key)
+    }
 
 
 def _overload(name: str) -> Any | None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from amp_core.errors import RecipeError
+from amp_core.torch_private.tensors import tree_map
 
 LOW_DTYPES = (torch.float16, torch.bfloat16)
 _open = threading.local()  # autocast contexts of the kept modules that are running, innermost last

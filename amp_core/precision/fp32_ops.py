@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.library import Library
-from torch.utils._pytree import tree_map
 
 from amp_core.errors import RecipeError
 from amp_core.precision.fp32_modules import LOW_DTYPES
+from amp_core.torch_private.dispatcher import key_set, operation_names, schema, withdraw, without
+from amp_core.torch_private.tensors import tree_map
 
 KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 _installed: tuple[str, tuple[str, ...], KeptOps] | None = None
@@ -54,7 +55,7 @@ def overloads(name: str) -> list[Any]:
         raise RecipeError(f"fp32_ops {name!r}: aten.{base} has the overloads {', '.join(sorted(known[base]))}")
     packet = getattr(torch.ops.aten, base)
     chosen = [getattr(packet, one) for one in ([overload] if overload else sorted(known[base]))]
-    pure = [op for op in chosen if not op._schema.is_mutable]
+    pure = [op for op in chosen if not schema(op).is_mutable]
     if not pure:
         raise RecipeError(
             f"fp32_ops {name!r} writes into a tensor it is given, whose type is fixed: choose the operation that "
@@ -67,11 +68,17 @@ def overloads(name: str) -> list[Any]:
 def aten_operations() -> dict[str, tuple[str, ...]]:
     """Names of the overloads of every operation under ``aten``."""
     found: dict[str, list[str]] = {}
-    for full in torch._C._dispatch_get_all_op_names():
+    for full in operation_names():
         if full.startswith("aten::"):
             base, _, overload = full.removeprefix("aten::").partition(".")
             found.setdefault(base, []).append(overload or "default")
     return {base: tuple(names) for base, names in found.items()}
+
+
+def spelled(op: Any) -> str:
+    """An overload as `torch.library.Library.impl` wants it: ``sum.dim_IntList``, ``relu``."""
+    name, overload = schema(op).name.removeprefix("aten::"), schema(op).overload_name
+    return f"{name}.{overload}" if overload else name
 
 
 @contextmanager
@@ -93,24 +100,22 @@ def keep_ops_in_fp32(names: Sequence[str], device_type: str) -> Iterator[KeptOps
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Warning only once for all operators")
         for name, op in rules:
-            full = op._schema.name.removeprefix("aten::")
-            spelled = f"{full}.{op._schema.overload_name}" if op._schema.overload_name else full
-            library.impl(spelled, _rule(op, name, kept, key), key, allow_override=True)  # type: ignore[no-untyped-call]
+            library.impl(spelled(op), _rule(op, name, kept, key), key, allow_override=True)  # type: ignore[no-untyped-call]
     _installed = (key, wanted, kept)
     try:
         yield kept
     finally:
-        library._destroy()  # type: ignore[no-untyped-call]
+        withdraw(library)
         _installed = None
 
 
 def _rule(op: Any, name: str, kept: KeptOps, key: str) -> Any:
-    autocast = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+    autocast = key_set(key)
     calls = kept.calls
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         calls[name] += 1
-        with torch._C._ExcludeDispatchKeyGuard(autocast):
+        with without(autocast):
             args, kwargs = tree_map(_up, (args, kwargs))
             return op(*args, **kwargs)
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from amp_core.precision.weight_casts import lowered
+from amp_core.torch_private.dispatcher import key_set, keys_after, without
+from amp_core.torch_private.tensors import tree_leaves, tree_map
 
 Kernel = Callable[..., Any]
 
-_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-_AFTER_AUTOCAST = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.AutocastCPU)
-_below_autocast = torch._C._ExcludeDispatchKeyGuard
+_AUTOCAST = key_set("AutocastCPU")
+_AFTER_AUTOCAST = keys_after("AutocastCPU")
 _LOW = (torch.float16, torch.bfloat16)
 _inside_chain = False
 
@@ -31,7 +31,7 @@ def tensor_core(op: Any) -> Kernel:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         dtype = torch.get_autocast_dtype("cpu")
-        with _below_autocast(_AUTOCAST):
+        with without(_AUTOCAST):
             if dtype is not torch.float16:
                 args, kwargs = _lowered((args, kwargs), dtype)
                 return op(*args, **kwargs)
@@ -62,7 +62,7 @@ def fp32(op: Any) -> Kernel:
     """Half-precision inputs cast up, result in fp32."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with _below_autocast(_AUTOCAST):
+        with without(_AUTOCAST):
             if not _inside_chain:
                 args = tuple(_cast_up(arg) for arg in args)
                 if kwargs:
@@ -76,7 +76,7 @@ def promote(op: Any) -> Kernel:
     """All inputs in the widest type among them."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with _below_autocast(_AUTOCAST):
+        with without(_AUTOCAST):
             if not _inside_chain and _any_fp32((args, kwargs)):
                 args, kwargs = tree_map(_up, (args, kwargs))
             return op(*args, **kwargs)
@@ -100,7 +100,7 @@ def half_on_cuda(op: Any) -> Kernel:
     """An operation without a rule on CUDA and without an fp16 kernel here: fp16 inputs give an fp16 result."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with _below_autocast(_AUTOCAST):
+        with without(_AUTOCAST):
             if not any(isinstance(leaf, Tensor) and leaf.dtype is torch.float16 for leaf in tree_leaves(args)):
                 return op(*args, **kwargs)
             args, kwargs = tree_map(_up, (args, kwargs))

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+
+from amp_core.torch_private.tensors import tree_map
 
 
 def _channels_last(value: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from amp_core.precision.base import Fp32
 from amp_core.precision.fp32_modules import LOW_DTYPES, matching_modules
+from amp_core.torch_private.tensors import tree_map
 
 
 class Bf16True(Fp32):

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from amp_core.torch_private.tensors import is_view
+
 _casts: dict[tuple[int, torch.dtype, bool], tuple[Tensor, Tensor]] = {}
 _depth = 0
 
@@ -39,7 +41,7 @@ def lowered(tensor: Tensor, dtype: torch.dtype) -> Tensor:
         and tensor.requires_grad
         and tensor.is_leaf
         and tensor.dtype is torch.float32
-        and not tensor._is_view()
+        and not is_view(tensor)
         and torch.is_autocast_cache_enabled()
     ):
         return tensor.to(dtype)
