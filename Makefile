@@ -10,7 +10,7 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench bench-engine bench-store bench-live bench-queue bench-start test-faults simulate bench-ui cases minimal-sets migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test check bench bench-engine bench-store bench-live bench-queue bench-start test-faults test-netns simulate bench-ui cases minimal-sets migrate migration screenshots docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench-start: $(STAMPS)/development  ## from submission to the first step, warm a
 
 test-faults: $(STAMPS)/development  ## kill, cut, fill and shift things while runs are at work (ARGS="--rounds 50 --seed 1")
 	PYTHONPATH=.:tests $(BIN)/python -m faults $(ARGS)
+
+test-netns: $(STAMPS)/development  ## a run over two hosts, each a network namespace of its own (needs root)
+	PYTHONPATH=.:tests $(BIN)/python tests/network_namespaces.py
 
 migrate: setup  ## bring the database of the current settings to the newest schema
 	$(BIN)/ampboard db upgrade

@@ -144,7 +144,7 @@ def _events(config: RunConfig, line: _ParentLine) -> Iterator[Event]:
         from amp_core.script.process import run_script
 
         return run_script(config, workload, stops)
-    if config.ranks > 1:
+    if config.ranks > 1 or config.distribution.nnodes > 1:
         from amp_core.distributed.launch import run_ranks
 
         return run_ranks(config, stops)

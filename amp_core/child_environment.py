@@ -19,8 +19,8 @@ ALLOWED_NAMES = frozenset(
     }
 )  # fmt: skip
 ALLOWED_PREFIXES = (
-    "LC_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ATEN_",
-    "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "TRITON_",
+    "LC_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ONEDNN_", "DNNL_",
+    "ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "TRITON_",
 )  # fmt: skip
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 

@@ -48,13 +48,14 @@ def main() -> int:
 def _run(config: RunConfig, line: ParentLine, events: EventPipe, rank: int) -> int:
     device = device_named(config.device)
     ranks = Ranks.join(device)
+    tells_end = os.environ["LOCAL_RANK"] == "0"  # to this host's process, which knows of no other rank
     has_finished = False
     training = train_rank(config, load(config.workload), ranks, line.cancelled.is_set, line.paused.is_set)
     for event in training:
         has_finished = has_finished or isinstance(event, Finished)
-        if rank == 0:
+        if rank == 0 or (tells_end and isinstance(event, Finished)):
             events.send(event)
-    if rank == 0 and not has_finished:
+    if tells_end and not has_finished:
         events.send(Failed(kind="interrupted", message="The run was asked to stop and stopped."))
     with contextlib.suppress(RuntimeError):
         dist.destroy_process_group()
