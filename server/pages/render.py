@@ -16,6 +16,7 @@ from server.pages import colours
 from server.pages.assets import WEB, assets
 from server.pages.compression import compressed
 from server.pages.formats import FILTERS
+from server.pages.terms import slug, term
 
 THEME_COOKIE = "ampboard_theme"
 THEMES = ("system", "light", "dark")
@@ -39,6 +40,8 @@ def _environment() -> Environment:
     )
     environment.filters.update(FILTERS)
     environment.filters["script_json"] = script_json
+    environment.filters["slug"] = slug
+    environment.globals["term"] = term
     environment.globals["asset"] = assets.url
     environment.globals["plotly_style_id"] = assets.plotly_style_id
     environment.globals["styles"] = colours.STYLES

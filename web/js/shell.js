@@ -46,4 +46,15 @@ document.addEventListener("click", (event) => {
   if (button instanceof HTMLElement) copy(button);
 });
 
+// An explanation goes away by Esc, and comes again when its word is left and found anew.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const term of document.querySelectorAll(".term:hover, .term:focus-within")) {
+    term.classList.add("closed");
+    const open = () => term.classList.remove("closed");
+    term.addEventListener("mouseleave", open, { once: true });
+    term.addEventListener("focusout", open, { once: true });
+  }
+});
+
 export {};

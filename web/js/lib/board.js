@@ -109,6 +109,27 @@ export class Board {
     const pin = /** @type {HTMLSelectElement | null} */ (tools.querySelector("[data-pin]"));
     if (pin) pin.value = [...pin.options].some(({ value }) => value === this.settings.pinned) ? this.settings.pinned : "";
     this.#wireChoice(tools);
+    this.#wireKeys(tools, () => {
+      smooth.value = "0";
+      smooth.dispatchEvent(new Event("input"));
+    });
+  }
+
+  /** Keys for charts; none while somebody types or a dialog is open. @param {HTMLElement} tools @param {() => void} unsmooth */
+  #wireKeys(tools, unsmooth) {
+    const dialog = /** @type {HTMLDialogElement | null} */ (document.querySelector("[data-chart-dialog]"));
+    tools.querySelector("[data-chart-keys]")?.addEventListener("click", () => dialog?.showModal());
+    document.addEventListener("keydown", (event) => {
+      const target = event.target instanceof Element ? event.target : null;
+      if (event.ctrlKey || event.metaKey || event.altKey || dialog?.open || target?.closest("input:not([type=range]):not([type=checkbox]), textarea, select")) return;
+      const chart = target?.closest("[data-chart]"), near = chart ?? target?.closest("[data-chart-tools]");
+      if (event.key === "?") dialog?.showModal();
+      else if (event.key === "w" && near) this.setRange(null);
+      else if (event.key === "0" && near) unsmooth();
+      else if (chart && (event.key === "l" || event.key === "f")) /** @type {HTMLElement | null} */ (chart.querySelector(event.key === "l" ? "[data-log]" : "[data-screen]"))?.click();
+      else return;
+      event.preventDefault();
+    });
   }
 
   /** Which further series are charted; the page is made anew with them. @param {HTMLElement} tools */

@@ -180,8 +180,12 @@ export class ChartView {
   #listen() {
     const plot = /** @type {any} */ (this.plot);
     plot.on("plotly_relayout", (/** @type {Record<string, any>} */ change) => this.zoom(change));
-    plot.on("plotly_hover", (/** @type {any} */ told) => this.shared.onHover?.(this, told.xvals?.[0] ?? null));
-    plot.on("plotly_unhover", () => this.shared.onHover?.(this, null));
+    if (!this.shared.onHover) return;
+    plot.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+      const axis = plot._fullLayout?.xaxis, at = event.clientX - plot.getBoundingClientRect().left - axis?._offset;
+      this.shared.onHover?.(this, at >= 0 && at <= axis._length ? axis.p2d(at) : null);
+    });
+    plot.addEventListener("pointerleave", () => this.shared.onHover?.(this, null));
   }
 
   /** A line at a place of the axis where another chart is looked at; null takes it away. @param {number | null} x */

@@ -14,7 +14,7 @@ export function settingsOf(search) {
   const query = new URLSearchParams(search);
   const axis = /** @type {AxisName} */ (query.get("x") ?? "step");
   const smooth = Number(query.get("smooth") ?? 0);
-  const window = (query.get("window") ?? "").split("~").map(Number);
+  const window = (query.get("window") ?? "").split("..").map(Number);
   return {
     axis: Object.hasOwn(AXES, axis) ? axis : "step",
     smooth: smooth > 0 ? Math.min(smooth, MOST) : 0,
@@ -30,7 +30,7 @@ export function spelledSettings({ axis, smooth, range, log, full, pinned }) {
   return {
     x: axis === "step" ? [] : [axis],
     smooth: smooth ? [String(smooth)] : [],
-    window: range ? [range.map((end) => Number(end.toPrecision(12))).join("~")] : [],
+    window: range ? [range.map((end) => Number(end.toPrecision(12))).join("..")] : [],
     log: [...log],
     full: [...full],
     pin: pinned ? [pinned] : [],

@@ -20,9 +20,9 @@ test("settings are the same after a way through the address", () => {
 
 test("defaults are not spelled, and what an address says wrong is left out", () => {
   assert.deepEqual(Object.values(spelledSettings(settingsOf(""))).flat(), []);
-  const odd = settingsOf("?x=constructor&smooth=7&window=9~3");
+  const odd = settingsOf("?x=constructor&smooth=7&window=9..3");
   assert.deepEqual([odd.axis, odd.smooth, odd.range], ["step", 0.99, null]);
-  assert.deepEqual([settingsOf("?smooth=abc").smooth, settingsOf("?window=a~b").range], [0, null]);
+  assert.deepEqual([settingsOf("?smooth=abc").smooth, settingsOf("?window=a..b").range], [0, null]);
 });
 
 test("a point lies at its step, its time, or the samples seen by then", () => {
