@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 _TEMPLATES = Path(__file__).parent / "templates"
 STYLE = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
@@ -41,13 +42,17 @@ def markdown(about: About, comparison: dict[str, Any]) -> str:
     return _markdown.get_template("report.md.j2").render(about=about, comparison=comparison)
 
 
-def html(about: About, comparison: dict[str, Any]) -> str:
-    """The report as one HTML file: no script, no request, its style inside."""
+def html(about: About, comparison: dict[str, Any], curves: Sequence[tuple[str, Markup, Sequence[str]]] = ()) -> str:
+    """The report as one HTML file: no script, no request, its style inside.
+
+    ``curves`` are still drawings (title, SVG, notes), of `server.reports.curves`.
+    """
     return _html.get_template("report.html.j2").render(
         about=about,
         comparison=comparison,
         style=STYLE,
         plot=interval_plot(comparison),
+        curves=curves,
     )
 
 

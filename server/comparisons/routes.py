@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
+from markupsafe import Markup
 
 from server.access import viewer
 from server.comparisons import report
@@ -13,6 +14,9 @@ from server.comparisons.schemas import ComparisonOut
 from server.comparisons.service import comparison_of
 from server.records.diagnoses import diagnoses_of
 from server.records.subjects import Id, find_experiment
+from server.reports.charts import curves_of, runs_of
+from server.reports.curves import notes_of, svg_of
+from server.reports.document import ChartBlock
 from server.state import DatabaseOf
 
 router = APIRouter(prefix="/api/v1", tags=["comparisons"], dependencies=[Depends(viewer)])
@@ -45,7 +49,25 @@ def show_report(
         headers["Content-Disposition"] = f'attachment; filename="ampboard-experiment-{experiment_id}.{kind}"'
     if kind == "md":
         return Response(report.markdown(about, comparison), media_type="text/markdown", headers=headers)
-    return Response(report.html(about, comparison), media_type="text/html", headers=headers)
+    curves = _curves(database, about, comparison)
+    return Response(report.html(about, comparison, curves), media_type="text/html", headers=headers)
+
+
+def _curves(
+    database: DatabaseOf, about: report.About, comparison: dict[str, Any]
+) -> list[tuple[str, Markup, list[str]]]:
+    """Still drawings of the primary metric and the loss over all compared runs, as far as they fit one drawing."""
+    primary = comparison["primary"]
+    titles = {f"eval/{primary['metric']}": f"{primary['label']} on the evaluation data", "train/loss": "Training loss"}
+    drawn = []
+    with database.read() as session:
+        chosen = runs_of(session, ChartBlock(experiments=(about.experiment_id,)))
+        for series, title in titles.items():
+            curves = curves_of(session, chosen, series) if not chosen.fault else []
+            if curves:
+                legend = [(name, style.light) for name, style, _ in chosen.groups]
+                drawn.append((title, svg_of(curves, f"{title} by step", legend=legend), notes_of(curves)))
+    return drawn
 
 
 def _comparison(database: DatabaseOf, experiment_id: int) -> tuple[report.About, dict[str, Any]]:

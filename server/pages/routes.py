@@ -23,6 +23,7 @@ from server.pages import (
     runs_list,
     submit,
     table,
+    team_reports,
     trends,
 )
 
@@ -47,6 +48,7 @@ for part in (
     compare,
     trends,
     hardware,
+    team_reports,
     appearance,
 ):
     router.include_router(part.router)

@@ -57,7 +57,7 @@ def pieces_of(body: str) -> list[str | ChartBlock]:
 def _html(tokens: list[Any]) -> str:
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):  # the page's own title is the only h1
-            token.tag = f"h{min(6, int(token.tag[1]) + 1)}"
+            token.tag = f"h{max(2, int(token.tag[1]))}"
         for child in token.children or []:
             if child.type == "image":  # nothing is fetched from elsewhere: an image is a link
                 child.type, child.tag = "text", ""

@@ -87,7 +87,7 @@ def create(session: Session, principal: Principal, project: str, title: str, bod
 
 
 def change(session: Session, principal: Principal, report_id: int, version: int, title: str, body: str) -> Report:
-    """Write the next version over ``version``. Raises `Invalid`, `NotFound`, and `Conflict` when somebody was faster."""
+    """Write the next version over ``version``. Raises `Invalid`, `NotFound`, `Conflict` when somebody was faster."""
     title, body = _checked(title, body)
     report = session.scalars(select(Report).where(Report.id == report_id).with_for_update()).one_or_none()
     if report is None:

@@ -24,6 +24,8 @@ ADDRESSES = (
     "/trends?workload=nothing-like-this",
     "/devices?workload=stdlib-gpt",
     "/batch-size",
+    "/reports",
+    "/reports/new",
     "/compare?runs=1,6,150,160&hide=16-mixed,+%231&brush=recipe:0.000-0.700",
 )
 

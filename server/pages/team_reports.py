@@ -1,0 +1,223 @@
+"""Reports: their list, reading, writing, history, and the file that opens without a server."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Form, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.access import Principal, submitter, viewer
+from server.db.tables import Project
+from server.errors import Conflict, Invalid
+from server.metrics.read import MIN_POINTS
+from server.pages import figures
+from server.pages.assets import assets
+from server.pages.metric_text import heading_of
+from server.pages.render import page
+from server.reports import service
+from server.reports.charts import ChartRuns, curves_of, runs_of
+from server.reports.curves import notes_of, svg_of
+from server.reports.document import ChartBlock, pieces_of
+from server.state import DatabaseOf
+
+router = APIRouter(include_in_schema=False)
+Submitter = Annotated[Principal, Depends(submitter)]
+Text = Annotated[str, Form(max_length=400_000)]
+Line = Annotated[str, Form(max_length=2000)]
+STYLE = (Path(service.__file__).parent / "export.css").read_text(encoding="utf-8")
+_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+EXPORT_POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; sandbox"
+EXAMPLE = """## What was asked
+
+Is bf16 as good as fp32 here?
+
+```chart
+experiment: {experiment}
+series: train/loss
+title: How the loss falls
+```
+
+## What came out
+
+| recipe | verdict |
+|---|---|
+| bf16-mixed | … |
+"""
+
+
+@router.get("/reports", dependencies=[Depends(viewer)])
+def show_reports(
+    request: Request, database: DatabaseOf, project: Annotated[str, Query(max_length=80)] = ""
+) -> Response:  # fmt: skip
+    """Every report, the one changed last first."""
+    with database.read() as session:
+        items = service.listed(session, project or None)
+        projects = _projects(session)
+    return page(request, "reports.html", items=items, projects=projects, project=project)
+
+
+def _projects(session: Session) -> list[str]:
+    return list(session.scalars(select(Project.name).order_by(Project.name)))
+
+
+@router.get("/reports/new", dependencies=[Depends(submitter)])
+def new_report(
+    request: Request, database: DatabaseOf, experiment: Annotated[int | None, Query(ge=1)] = None
+) -> Response:  # fmt: skip
+    """The empty editor, with an example of a chart."""
+    with database.read() as session:
+        projects = _projects(session)
+    given = {"title": "", "body": EXAMPLE.format(experiment=experiment or 1), "project": "", "version": 0, "id": None}
+    return page(request, "report_edit.html", given=given, projects=projects, error="", theirs=None)
+
+
+@router.post("/reports")
+def create_report(
+    request: Request, principal: Submitter, database: DatabaseOf, title: Line = "", body: Text = "", project: Line = ""
+) -> Response:
+    """Keep a new report, and show it; what cannot be kept comes back in the editor."""
+    try:
+        with database.write() as session:
+            report_id = service.create(session, principal, project, title, body).id
+    except Invalid as error:
+        given = {"title": title, "body": body, "project": project, "version": 0, "id": None}
+        return _editor(request, database, given, str(error))
+    return RedirectResponse(f"/reports/{report_id}", status_code=303)
+
+
+def _editor(
+    request: Request, database: DatabaseOf, given: dict[str, Any], error: str, theirs: dict[str, Any] | None = None
+) -> Response:
+    with database.read() as session:
+        projects = _projects(session)
+    status = 409 if theirs else 422
+    return page(
+        request, "report_edit.html", status=status, given=given, projects=projects, error=error, theirs=theirs
+    )  # fmt: skip
+
+
+@router.get("/reports/{report_id}", dependencies=[Depends(viewer)])
+def read_report(
+    report_id: int, request: Request, database: DatabaseOf, version: Annotated[int | None, Query(ge=1)] = None
+) -> Response:
+    """A report with charts of what its runs have written until now."""
+    with database.read() as session:
+        report = service.report_json(session, report_id, version)
+        pieces: list[dict[str, Any]] = []
+        charts: list[dict[str, Any]] = []
+        for number, piece in enumerate(pieces_of(report["body"])):
+            if isinstance(piece, str):
+                pieces.append({"html": Markup(piece)})  # noqa: S704 - markdown-it with HTML off
+                continue
+            chosen = runs_of(session, piece)
+            chart = _chart(piece, number)
+            pieces.append({"chart": chart, "fault": chosen.fault, "groups": chosen.groups, "run_ids": chosen.run_ids})
+            if not chosen.fault:
+                charts.append(_chart_data(chart, chosen))
+    data = {"plotly": assets.url("plotly.min.js"), "themes": figures.THEMES, "config": figures.CONFIG, "blocks": charts}
+    return page(request, "report.html", report=report, pieces=pieces, data=data)
+
+
+def _chart(block: ChartBlock, number: int) -> figures.Chart:
+    unit = heading_of(block.series) if block.series else ""
+    tick = "~s" if block.series.startswith(("perf/", "memory/")) else "~g"
+    return figures.Chart(
+        id=f"block-{number}", title=block.title, series=block.series, unit=unit, help="", tick=tick, log=block.log,
+        size="tall",
+    )  # fmt: skip
+
+
+def _chart_data(chart: figures.Chart, chosen: ChartRuns) -> dict[str, Any]:
+    runs = [run for _, _, of_group in chosen.groups for run in of_group]
+    return {
+        "chart": figures.describe([chart])[0],
+        "ids": chosen.run_ids,
+        "steps": max(run.steps for run in runs),
+        "max_points": max(500, MIN_POINTS),
+        "groups": [
+            {
+                "name": name,
+                "style": figures.line_style(style),
+                "emulated": False,
+                "baseline": False,
+                "runs": [{"id": run.id, "label": f"run {run.id}, seed {run.seed}"} for run in of_group],
+            }
+            for name, style, of_group in chosen.groups
+        ],
+    }
+
+
+@router.get("/reports/{report_id}/edit", dependencies=[Depends(submitter)])
+def edit_report(report_id: int, request: Request, database: DatabaseOf) -> Response:
+    """The editor on the newest version."""
+    with database.read() as session:
+        report = service.report_json(session, report_id)
+        projects = _projects(session)
+    return page(request, "report_edit.html", given=report, projects=projects, error="", theirs=None)
+
+
+@router.post("/reports/{report_id}")
+def change_report(
+    report_id: int,
+    request: Request,
+    principal: Submitter,
+    database: DatabaseOf,
+    title: Line = "",
+    body: Text = "",
+    version: Annotated[int, Form(ge=0)] = 0,
+) -> Response:
+    """Keep the next version. When somebody wrote one meanwhile, both texts are shown and nothing is lost."""
+    given = {"title": title, "body": body, "version": version, "id": report_id, "project": ""}
+    try:
+        with database.write() as session:
+            service.change(session, principal, report_id, version, title, body)
+    except Invalid as error:
+        return _editor(request, database, given, str(error))
+    except Conflict as error:
+        with database.read() as session:
+            theirs = service.report_json(session, report_id)
+        return _editor(request, database, given | {"version": theirs["version"]}, str(error), theirs)
+    return RedirectResponse(f"/reports/{report_id}", status_code=303)
+
+
+@router.post("/reports/{report_id}/delete")
+def delete_report(report_id: int, principal: Submitter, database: DatabaseOf) -> Response:
+    """Delete it with its versions."""
+    with database.write() as session:
+        service.remove(session, principal, report_id)
+    return RedirectResponse("/reports", status_code=303)
+
+
+@router.get("/reports/{report_id}/export.html", dependencies=[Depends(viewer)])
+def export_report(report_id: int, request: Request, database: DatabaseOf) -> Response:
+    """The report as one HTML file with still charts: no script, no request, its style inside."""
+    with database.read() as session:
+        report = service.report_json(session, report_id)
+        pieces = [
+            {"html": Markup(piece)} if isinstance(piece, str) else _still(session, piece)  # noqa: S704 - HTML off
+            for piece in pieces_of(report["body"])
+        ]
+    answer = page(request, "report_export.html", report=report, pieces=pieces, style=Markup(STYLE))  # noqa: S704 - ours
+    answer.headers["Content-Security-Policy"] = EXPORT_POLICY
+    answer.headers["Content-Disposition"] = f'attachment; filename="ampboard-report-{report_id}.html"'
+    return answer
+
+
+def _still(session: Session, block: ChartBlock) -> dict[str, Any]:
+    chosen = runs_of(session, block)
+    curves = curves_of(session, chosen, block.series) if not chosen.fault else []
+    fault = chosen.fault or ("" if curves else f"no run wrote {block.series}")
+    return {
+        "title": block.title or "Chart",
+        "fault": fault,
+        "svg": svg_of(curves, f"{block.title}: {block.series} by step", log=block.log),
+        "notes": notes_of(curves, log=block.log),
+        "legend": [(name, style.light, style.svg_dash, len(runs)) for name, style, runs in chosen.groups],
+    }

@@ -1,0 +1,71 @@
+"""The runs and points that a report's charts show, read from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from server.db.tables import Run
+from server.diff.queries import find_runs
+from server.errors import Invalid, NotFound
+from server.metrics.read import MIN_POINTS, windows
+from server.pages import colours
+from server.reports.curves import Curve
+from server.reports.document import ChartBlock
+
+STILL_POINTS = 6000  # over all curves of a still chart: what bounds the size of an export
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartRuns:
+    """The runs of a chart by name and style, or the fault why there are none."""
+
+    groups: tuple[tuple[str, colours.Style, tuple[Run, ...]], ...] = ()
+    fault: str = ""
+
+    @property
+    def run_ids(self) -> list[int]:
+        return [run.id for _, _, runs in self.groups for run in runs]
+
+
+def runs_of(session: Session, block: ChartBlock) -> ChartRuns:
+    """The block's runs, one group per experiment and recipe, each in a colour of its own as far as there are any."""
+    if block.fault:
+        return ChartRuns(fault=block.fault)
+    try:
+        runs = find_runs(session, block.runs, block.experiments)
+    except (NotFound, Invalid) as error:
+        return ChartRuns(fault=str(error))
+    if not runs:
+        return ChartRuns(fault="there are no runs")
+    return ChartRuns(groups=_grouped(runs))
+
+
+def _grouped(runs: Sequence[Run]) -> tuple[tuple[str, colours.Style, tuple[Run, ...]], ...]:
+    several = len({run.experiment_id for run in runs}) > 1
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        name = f"{run.recipe_name}, #{run.experiment_id}" if several else run.recipe_name
+        groups.setdefault(name, []).append(run)
+    styles = colours.assign([{**of_name[0].recipe, "name": name} for name, of_name in groups.items()])
+    return tuple((name, styles[name], tuple(of_name)) for name, of_name in groups.items())
+
+
+def curves_of(session: Session, chosen: ChartRuns, series: str) -> list[Curve]:
+    """The points of the series, thinned with every extreme kept."""
+    ids = chosen.run_ids
+    limit = max(MIN_POINTS, STILL_POINTS // max(1, len(ids)))
+    loaded = windows(session, ids, [series], max_points=limit)
+    found = []
+    for name, style, runs in chosen.groups:
+        for run in runs:
+            window = loaded.get(run.id, {}).get(series)
+            if window is not None:
+                label = f"{name}, seed {run.seed}"
+                found.append(
+                    Curve(label=label, colour=style.light, dash=style.svg_dash, steps=window.points.steps,
+                          values=window.points.values)
+                )  # fmt: skip
+    return found
