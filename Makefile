@@ -10,7 +10,7 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench bench-engine bench-store bench-live bench-queue bench-start test-faults test-netns simulate bench-ui cases minimal-sets migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test test-gpu test-torch-range check bench bench-engine bench-store bench-live bench-queue bench-start test-faults test-netns simulate bench-ui cases minimal-sets migrate migration screenshots docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,13 @@ up: setup  ## start server, worker and embedded broker (ARGS="--port 9000")
 
 test: $(STAMPS)/development browser  ## run every test (ARGS="tests/unit -k scaler" for some)
 	$(BIN)/python -m pytest $(ARGS)
+
+test-gpu: $(STAMPS)/development  ## the tests that need a CUDA device; fails where there is none (docs/gpu.md)
+	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("No CUDA device: none of the GPU tests was run")'
+	$(BIN)/python -m pytest tests/gpu -m gpu $(ARGS)
+
+test-torch-range: $(STAMPS)/development  ## what the engine needs of torch, with the lowest and the newest torch it declares
+	$(BIN)/python -m tests.torch_range $(ARGS)
 
 check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import contracts, JavaScript, compose file
 	$(BIN)/ruff check
