@@ -26,7 +26,7 @@ from urllib.parse import quote
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DataError, NoResultFound
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -36,6 +36,9 @@ from server.db.errors import StoreUnavailable
 from server.db.json_values import clean_text, to_json
 
 logger = logging.getLogger(__name__)
+
+
+GONE = "it was deleted a moment ago: look at the list again"
 
 
 class ServerError(Exception):
@@ -251,6 +254,12 @@ async def _database_away(request: Request, error: Exception) -> Response:
     return respond_to(request, Unavailable(str(error)))
 
 
+async def _gone(request: Request, error: Exception) -> Response:
+    """A row that was there a moment ago: someone deleted it before it could be locked."""
+    logger.warning("%s %s: %s", request.method, request.url.path, error)
+    return respond_to(request, NotFound(GONE))
+
+
 async def _beyond_the_columns(request: Request, error: Exception) -> Response:
     logger.info("%s %s: %s", request.method, request.url.path, type(error).__name__)
     rule = "a number or a text in the request is beyond what the database can hold"
@@ -265,6 +274,7 @@ def install_handlers(app: FastAPI) -> None:
         AmpError: _engine_error,
         HTTPException: _http_error,
         StoreUnavailable: _database_away,
+        NoResultFound: _gone,
         DataError: _beyond_the_columns,
         OverflowError: _beyond_the_columns,
         RecursionError: _too_deep,

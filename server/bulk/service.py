@@ -6,13 +6,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from server.access import Principal
 from server.audit.service import record
 from server.bulk.schemas import ActionIn, ActionOut, Refusal
 from server.db.tables import Experiment, Run
-from server.errors import Conflict, RequestError
+from server.errors import GONE, Conflict, RequestError
 from server.experiments import service as experiments
 from server.experiments.queries import find_experiment
 from server.queue.cancel import retry_run
@@ -57,6 +58,8 @@ def _each(session: Session, given: ActionIn, principal: Principal, undo_s: float
             done.append(row_id)
         except RequestError as error:
             refused.append(Refusal(id=row_id, reason=str(error)))
+        except NoResultFound:  # PostgreSQL looks again at a row that it waited for
+            refused.append(Refusal(id=row_id, reason=GONE))
     until = store_now(session) + timedelta(seconds=undo_s) if given.action == "delete" and done else None
     return ActionOut(action=given.action, done=done, refused=refused, undo_until=until)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 from team import Team
 
@@ -182,3 +183,16 @@ def test_others_write_between_the_rows_and_an_outage_keeps_what_was_done(
     assert (told["done"], told["refused"]) == (ids[:2], [{"id": ids[2], "reason": "the disk is away"}])
     body = {"action": "cancel", "ids": ids}
     assert team.client("submitter").post("/api/v1/experiments/actions", json=body).status_code == 503
+
+
+def test_a_run_deleted_before_it_could_be_locked_is_not_here(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = listed(team, "runs", experiment_id=submit(team))[0]
+
+    def gone(*_: Any) -> None:
+        raise NoResultFound
+
+    monkeypatch.setattr("server.runs.control.pause_run", gone)
+    monkeypatch.setattr("server.runs.service.cancel_run", gone)
+    answer = team.client("submitter").post(f"/api/v1/runs/{run}/pause")
+    assert (answer.status_code, "deleted a moment ago" in answer.json()["detail"]) == (404, True)
+    assert "deleted a moment ago" in act(team, "runs", "cancel", [run])["refused"][0]["reason"]
