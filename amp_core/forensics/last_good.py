@@ -51,11 +51,25 @@ class LastGood:
         if size > MAX_BYTES:
             self._next_at = float("inf")
             return
-        state = {**tree_map(_copied, state), "data": data.position()}
-        self.states = [*self.states[1 - KEPT :], GoodState(number=number, state=state)]
+        oldest = self.states.pop(0).state if len(self.states) == KEPT else {}
+        state = {**_copied(state, oldest), "data": data.position()}
+        self.states.append(GoodState(number=number, state=state))
         took = time.monotonic() - began
         self._next_at = began + max(FIRST_AFTER_S, took / SHARE_OF_TIME)
 
 
-def _copied(leaf: Any) -> Any:
-    return leaf.detach().to("cpu", copy=True) if isinstance(leaf, Tensor) else copy.deepcopy(leaf)
+def _copied(state: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any]:
+    """A copy on the CPU, in the memory of a spent one where shapes agree: fresh pages cost as much as copying."""
+    own = {name: part for name, part in spent.items() if name != "data"}
+    spares = iter([leaf for leaf in tree_leaves(own) if isinstance(leaf, Tensor)])
+
+    def copied(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return copy.deepcopy(leaf)
+        spare = next(spares, None)
+        if spare is None or (spare.shape, spare.dtype) != (leaf.shape, leaf.dtype):
+            return leaf.detach().to("cpu", copy=True)
+        return spare.copy_(leaf.detach())
+
+    made: dict[str, Any] = tree_map(copied, state)
+    return made
