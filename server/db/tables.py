@@ -23,6 +23,7 @@ from server.db.metric_tables import Segment as Segment
 from server.db.metric_tables import Series as Series
 from server.db.team_tables import Alert as Alert
 from server.db.team_tables import AlertRule as AlertRule
+from server.db.team_tables import ProjectMember as ProjectMember
 from server.db.team_tables import Report as Report
 from server.db.team_tables import ReportVersion as ReportVersion
 

@@ -1,4 +1,4 @@
-"""Tables of what a team keeps beside its runs: alert rules, alerts, reports."""
+"""Tables of what a team keeps beside its runs: alert rules, alerts, reports, members of projects."""
 
 from __future__ import annotations
 
@@ -66,3 +66,12 @@ class ReportVersion(Base):
     body: Mapped[str] = mapped_column(Text)
     editor_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     at: Mapped[datetime]
+
+
+class ProjectMember(Base):
+    """What a person may do in a project: submitter or admin. A project without members is everybody's."""
+
+    __tablename__ = "project_members"
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    role: Mapped[str] = mapped_column(String(16))

@@ -17,6 +17,7 @@ from server.experiments.plan import Plan, PlannedRun, expand, recipe_json
 from server.experiments.queries import find_experiment
 from server.experiments.schemas import ExperimentIn
 from server.experiments.submission import Surroundings, plan_of, same_submission
+from server.projects.members import check_may_submit
 from server.projects.service import project_named
 from server.queue.cancel import cancel_experiment, retry_experiment
 from server.queue.durations import expect
@@ -110,8 +111,10 @@ def _add(
     stored: dict[str, Any] = plan.to_json()
     if key is not None:
         stored["idempotency_key"] = key
+    project = project_named(session, given.project.strip() or "default")
+    check_may_submit(session, principal, project)
     experiment = Experiment(
-        project_id=project_named(session, given.project.strip() or "default").id,
+        project_id=project.id,
         workload_id=workload.id,
         owner_id=principal.user_id,
         name=(given.name or "").strip() or workload.description.get("title") or workload.name,

@@ -23,6 +23,7 @@ from server.pages import (
     runs_list,
     submit,
     table,
+    team,
     team_reports,
     trends,
 )
@@ -49,6 +50,7 @@ for part in (
     trends,
     hardware,
     team_reports,
+    team,
     appearance,
 ):
     router.include_router(part.router)

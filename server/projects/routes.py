@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from server.access import Principal, admin, viewer
 from server.audit.service import record
 from server.db.tables import Experiment, Project
 from server.errors import NotFound
+from server.projects import members
 from server.records.subjects import Id
 from server.state import DatabaseOf
 
@@ -73,6 +74,42 @@ def change_project(
         record(session, principal.user_id, "project.change", f"project/{project_id}", **changed)
         count = session.scalar(select(func.count()).where(Experiment.project_id == project_id)) or 0
         return _out(project, count)
+
+
+class MemberOut(BaseModel):
+    user: str
+    role: str
+
+
+class MemberList(BaseModel):
+    items: list[MemberOut]
+    next_cursor: str | None = None
+
+
+class MemberIn(BaseModel):
+    """A person's role in a project."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: Annotated[str, Field(min_length=1, max_length=80)]
+    role: Literal["submitter", "admin"] | None = Field(description="Null takes the person out.")
+
+
+@router.get("/projects/{project_id}/members")
+def list_members(project_id: Id, database: DatabaseOf) -> MemberList:
+    """The members of a project; none means that it is everybody's."""
+    with database.read() as session:
+        return MemberList.model_validate({"items": members.members_json(session, project_id)})
+
+
+@router.put("/projects/{project_id}/members")
+def set_member(
+    project_id: Id, body: MemberIn, principal: Annotated[Principal, Depends(admin)], database: DatabaseOf
+) -> MemberList:
+    """Give a person a role in a project, or take it. With the first member the project is closed to others."""
+    with database.write() as session:
+        members.set_role(session, principal, project_id, body.user, body.role)
+        return MemberList.model_validate({"items": members.members_json(session, project_id)})
 
 
 @router.get("/projects")

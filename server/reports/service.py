@@ -11,6 +11,7 @@ from server.access import Principal
 from server.audit.service import record
 from server.db.tables import Project, Report, ReportVersion, User
 from server.errors import Conflict, Fault, Forbidden, Invalid, NotFound
+from server.projects.members import check_may_submit, role_in
 from server.projects.service import DEFAULT_PROJECT, project_named
 from server.queue.clock import store_now
 
@@ -77,6 +78,7 @@ def create(session: Session, principal: Principal, project: str, title: str, bod
     title, body = _checked(title, body)
     now = store_now(session)
     named = project_named(session, project.strip() or DEFAULT_PROJECT)
+    check_may_submit(session, principal, named)
     report = Report(project_id=named.id, title=title, version=1, owner_id=principal.user_id, created_at=now,
                     updated_at=now)  # fmt: skip
     session.add(report)
@@ -92,6 +94,7 @@ def change(session: Session, principal: Principal, report_id: int, version: int,
     report = session.scalars(select(Report).where(Report.id == report_id).with_for_update()).one_or_none()
     if report is None:
         raise NotFound(f"report {report_id} is not here: GET /api/v1/reports lists those that are")
+    check_may_submit(session, principal, session.get_one(Project, report.project_id))
     if report.version != version:
         raise Conflict(
             f"report {report_id} is at version {report.version} and you changed version {version}: "
@@ -107,7 +110,7 @@ def change(session: Session, principal: Principal, report_id: int, version: int,
 def remove(session: Session, principal: Principal, report_id: int) -> None:
     """Delete a report of one's own, or as an admin any, with its versions. Raises `NotFound`, `Forbidden`."""
     report = find(session, report_id)
-    if report.owner_id != principal.user_id and not principal.may("admin"):
+    if report.owner_id != principal.user_id and role_in(session, principal, report.project_id) != "admin":
         raise Forbidden(f"report {report_id} belongs to somebody else: its author or an admin may delete it")
     record(session, principal.user_id, "report.delete", f"report/{report_id}", title=report.title)
     session.delete(report)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, object_session
 
 from server.access import Principal
 from server.audit.service import record
 from server.db.tables import Experiment
 from server.errors import Conflict, Forbidden
+from server.projects.members import role_in
 from server.queue.cancel import cancel_run
 from server.queue.finish import OPEN
 from server.runs.queries import find_run
 
 
 def check_owner(principal: Principal, experiment: Experiment, action: str) -> None:
-    """Changing an experiment is its owner's right, and an admin's. Raises `Forbidden`."""
-    if experiment.owner_id != principal.user_id and not principal.may("admin"):
+    """Changing an experiment is its owner's right, and an admin's of its project or of the team. Raises `Forbidden`."""
+    if experiment.owner_id == principal.user_id or principal.may("admin"):
+        return
+    session = object_session(experiment)
+    assert session is not None, "an experiment is changed within a transaction"
+    if role_in(session, principal, experiment.project_id) != "admin":
         raise Forbidden(
             f"experiment {experiment.id} belongs to {experiment.owner.name}: only they or an admin may {action} it; "
             "clone it to run your own"

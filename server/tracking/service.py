@@ -19,6 +19,7 @@ from server.errors import Conflict, Fault, Invalid, NotFound
 from server.experiments.plan import recipe_json
 from server.metrics.arrivals import last_arrival
 from server.metrics.write import add_frames, check_held
+from server.projects.members import check_may_submit
 from server.projects.service import project_named
 from server.queue.clock import store_now
 from server.queue.finish import finish
@@ -67,6 +68,7 @@ def _experiment(
     session: Session, given: TrackedRunIn, recipe: Recipe, principal: Principal, now: datetime
 ) -> Experiment:
     project = project_named(session, given.project)
+    check_may_submit(session, principal, project)
     if given.experiment is not None:
         query = select(Experiment).where(
             Experiment.project_id == project.id,

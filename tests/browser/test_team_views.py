@@ -26,6 +26,8 @@ ADDRESSES = (
     "/batch-size",
     "/reports",
     "/reports/new",
+    "/team",
+    "/audit",
     "/compare?runs=1,6,150,160&hide=16-mixed,+%231&brush=recipe:0.000-0.700",
 )
 

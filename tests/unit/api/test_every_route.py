@@ -46,6 +46,9 @@ ADMIN_ONLY = {
     ("POST", "/api/v1/users/{user_id}/sign-in-link"),
     ("GET", "/api/v1/audit"),
     ("PATCH", "/api/v1/projects/{project_id}"),
+    ("PUT", "/api/v1/projects/{project_id}/members"),
+    ("POST", "/team/projects/{project_id}/members"),
+    ("GET", "/audit"),
 }
 
 
