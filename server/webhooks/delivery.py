@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -39,7 +39,7 @@ class Letter:
 
     delivery_id: int
     url: str
-    secret: str
+    secret: str = field(repr=False)  # told to nobody, not even to a log
     event: str
     payload: dict[str, Any]
 

@@ -334,3 +334,12 @@ def test_a_ping_follows_the_last_one_only_when_that_is_over(team: Team) -> None:
     client = team.client("submitter")
     made = client.post(URL, json={"url": PUBLIC, "events": ["run.failed"]}).json()["id"]
     assert [client.post(f"{URL}/{made}/ping").status_code for _ in range(2)] == [202, 409]
+
+
+def test_a_letter_shows_no_secret(database: Database) -> None:
+    with database.write() as session:
+        queue = Queue(session)
+        add_webhook(session, PUBLIC)
+        queue.experiment()
+        announce_verdict(session, 1, {}, queue.at(0))
+        assert "s" * 64 not in repr(take_due(session))
