@@ -20,6 +20,12 @@ Viewer = Annotated[Principal, Depends(viewer)]
 NUM_ACTIVITY, NUM_AUDIT = 30, 200
 # What concerns the work; tokens, passwords and people are for the audit trail.
 ACTIVITY = ("experiment.", "run.", "report.", "alert.", "project.", "workers.")
+_DONE = {
+    "submit": "submitted", "cancel": "cancelled", "create": "created", "change": "changed", "delete": "deleted",
+    "track": "tracked", "retry": "retried", "pause": "paused", "resume": "resumed", "archive": "archived",
+    "tag": "tagged", "untag": "untagged", "unarchive": "unarchived", "undelete": "brought back",
+    "member": "changed the members of", "priority": "changed the priority of", "analyse": "analysed",
+}  # fmt: skip
 _PAGES = {"experiment": "/experiments/", "run": "/runs/", "report": "/reports/"}
 
 
@@ -73,9 +79,15 @@ def _entries(
         noun, _, number = row.subject.partition("/")
         href = f"{_PAGES[noun]}{number}" if noun in _PAGES and number.isdigit() else ""
         detail = ", ".join(f"{key} {value}" for key, value in row.detail.items()) if principal.may("admin") else ""
-        found.append({"at": row.at, "user": name, "action": row.action.replace(".", " "), "subject": row.subject,
+        found.append({"at": row.at, "user": name, "action": row.action, "said": _said(row.action), "subject": row.subject,
                       "href": href, "detail": detail})  # fmt: skip
     return found
+
+
+def _said(action: str) -> str:
+    """What was done, as a verb before its subject."""
+    _, _, verb = action.partition(".")
+    return _DONE.get(verb, action.replace(".", " "))
 
 
 @router.get("/audit")

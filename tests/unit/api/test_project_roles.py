@@ -93,7 +93,7 @@ def test_the_team_page_tells_people_projects_and_activity_but_no_secrets(team: T
     seen = team.browser("viewer").get("/team").text
     assert "vision" in seen
     assert f'href="/experiments/{experiment}"' in seen
-    assert "experiment submit" in seen
+    assert "submitted" in seen
     assert "token create" not in seen
     assert "Remove" not in seen
     assert "Remove" in team.browser("admin").get("/team").text
