@@ -1,8 +1,8 @@
 """What the engine needs of torch, tested with the lowest and the newest torch that the project declares.
 
 Each has a virtual environment of its own under .bench/, never the project's. Usage: python -m tests.torch_range
-[--index URL] [VERSION ...]; versions default to the floor in pyproject.toml and the newest release. CPU builds come
-from torch's own index, or from --index (an empty URL means the registry's default build, which is large).
+[--index URL] [VERSION ...]; versions default to the floor in pyproject.toml and the newest release. The builds are the
+registry's own, which are large where they hold CUDA; --index names an index of CPU builds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".bench" / "torch-range"
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 NEEDS = ("numpy", "msgspec", "psutil", "pillow", "scikit-learn", "scipy", "hypothesis", "pytest", "pytest-timeout")
 TESTS = (
     "tests/unit/engine/test_torch_private.py",
@@ -57,7 +56,7 @@ def check(version: str, index: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="*", default=[], metavar="VERSION")
-    parser.add_argument("--index", default=CPU_INDEX, help="package index of torch; empty for the registry's own build")
+    parser.add_argument("--index", default="", help="package index of torch, such as one of CPU builds")
     given = parser.parse_args()
     results = {version: check(version, given.index) for version in given.versions or (floor(), "newest")}
     for version, passed in results.items():
