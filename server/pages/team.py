@@ -79,7 +79,8 @@ def _entries(
         noun, _, number = row.subject.partition("/")
         href = f"{_PAGES[noun]}{number}" if noun in _PAGES and number.isdigit() else ""
         detail = ", ".join(f"{key} {value}" for key, value in row.detail.items()) if principal.may("admin") else ""
-        found.append({"at": row.at, "user": name, "action": row.action, "said": _said(row.action), "subject": row.subject,
+        found.append({"at": row.at, "user": name, "action": row.action, "said": _said(row.action),
+                      "subject": row.subject,
                       "href": href, "detail": detail})  # fmt: skip
     return found
 
