@@ -34,7 +34,7 @@ def listed(database: Database) -> dict[str, str | None]:
 def test_the_list_follows_the_files(scanner: Scanner, any_database: Database, tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(TINY)
     (tmp_path / "broken.py").write_text("import nothing_of_this_name  # a Workload that needs it\n")
-    (tmp_path / "dies.py").write_text("import os\nos._exit(7)\n")
+    (tmp_path / "dies.py").write_text("import os  # and no Workload comes of it\nos._exit(7)\n")
     (tmp_path / "_private.py").write_text("raise SystemExit")
     assert scanner.scan() == 3
     names = listed(any_database)
