@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, String, Text, UniqueConstraint, false, text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db.base import Base as Base
@@ -26,6 +26,11 @@ from server.db.team_tables import AlertRule as AlertRule
 from server.db.team_tables import ProjectMember as ProjectMember
 from server.db.team_tables import Report as Report
 from server.db.team_tables import ReportVersion as ReportVersion
+from server.db.webhook_tables import Delivery as Delivery
+from server.db.webhook_tables import Webhook as Webhook
+from server.db.worker_tables import DeviceReading as DeviceReading
+from server.db.worker_tables import Usage as Usage
+from server.db.worker_tables import Worker as Worker
 
 
 class User(Base):
@@ -286,78 +291,3 @@ class Artifact(Base):
     content: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
     created_at: Mapped[datetime]
     __table_args__ = (UniqueConstraint("run_id", "attempt", "name", name="uq_artifacts_name"),)
-
-
-class Worker(Base):
-    """One Celery worker process on one host. ``devices`` are dicts with kind, name, and abilities."""
-
-    __tablename__ = "workers"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), unique=True)
-    host: Mapped[str] = mapped_column(String(200))
-    pid: Mapped[int] = mapped_column(Integer)
-    version: Mapped[str] = mapped_column(String(40))
-    slots: Mapped[int] = mapped_column(Integer)
-    devices: Mapped[list[Any]]
-    state: Mapped[str] = mapped_column(String(16))  # online, draining, offline
-    started_at: Mapped[datetime]
-    heartbeat_at: Mapped[datetime]
-    labels: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
-    draining: Mapped[bool] = mapped_column(default=False, server_default=false())
-    clock_skew_s: Mapped[float | None]  # this host's clock less the store's, measured at a heartbeat
-    problem: Mapped[str | None] = mapped_column(Text)  # why it takes no runs although it lives
-    lost_at: Mapped[datetime | None]  # when it was found silent, until it answers again
-
-
-class Usage(Base):
-    """Device-seconds of a person on one kind of device, decayed as of ``at`` (`server.queue.usage`)."""
-
-    __tablename__ = "usage"
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
-    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
-    device_s: Mapped[float]
-    at: Mapped[datetime]
-
-
-class DeviceReading(Base):
-    """What a device showed at a heartbeat; ``values`` as `worker.readings` gives them. Kept for an hour."""
-
-    __tablename__ = "device_readings"
-    worker_id: Mapped[int] = mapped_column(ForeignKey("workers.id", ondelete="CASCADE"), primary_key=True)
-    device: Mapped[str] = mapped_column(String(40), primary_key=True)
-    at: Mapped[datetime] = mapped_column(primary_key=True)
-    values: Mapped[dict[str, Any]]
-
-
-class Webhook(Base):
-    """An address that is told of ``events``; of its owner's experiments only, unless it is for the ``team``.
-
-    The secret signs what is sent, so it is kept as it is; it is shown once.
-    """
-
-    __tablename__ = "webhooks"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    url: Mapped[str] = mapped_column(Text)
-    events: Mapped[list[Any]]
-    team: Mapped[bool]
-    secret: Mapped[str] = mapped_column(String(64))
-    created_at: Mapped[datetime]
-    owner: Mapped[User] = relationship()
-
-
-class Delivery(Base):
-    """One thing to tell one webhook. ``due_at`` is None once it was delivered or given up."""
-
-    __tablename__ = "deliveries"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
-    event: Mapped[str] = mapped_column(String(40))
-    payload: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime]
-    due_at: Mapped[datetime | None] = mapped_column(index=True)
-    tries: Mapped[int] = mapped_column(Integer, default=0)
-    delivered_at: Mapped[datetime | None]
-    status: Mapped[int | None] = mapped_column(Integer)  # of the last answer
-    error: Mapped[str | None] = mapped_column(Text)
-    webhook: Mapped[Webhook] = relationship()
