@@ -19,7 +19,7 @@ def test_faults_are_shown_at_their_fields_and_nothing_is_lost(dashboard: Dashboa
         page.fill("#name", "My question")
         page.fill("[name='params.lr']", "7")
         page.fill("#seeds", "0")
-        page.click("details summary")
+        page.locator("details", has=page.locator("#note")).locator("summary").click()
         page.fill("#note", "why we ask")
         page.click("text=Submit experiment")
         assert "at most 1" in page.inner_text("[id='error-params.lr']")
