@@ -64,6 +64,7 @@ export class PointStore {
     if (attempt > held.attempt) cut(held, steps[0]);
     held.attempt = attempt;
     const last = held.steps.at(-1) ?? -Infinity;
+    if (steps[steps.length - 1] <= last) return false; // and points without times take none away
     const numbers = toNumbers(values), moments = toNumbers(times);
     if (held.times?.length !== held.steps.length || moments.length !== numbers.length) (held.times = []), (moments.length = 0);
     const before = held.steps.length;

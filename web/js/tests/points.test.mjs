@@ -54,3 +54,10 @@ test("points that came live while the history was being fetched stay", () => {
   assert.deepEqual(store.get(1, "x").steps, [1, 2, 3, 4]);
   assert.equal(store.get(1, "x").stored, 4);
 });
+
+test("a window with times keeps them when the same points were held without", () => {
+  const store = new PointStore();
+  store.load(1, "x", { steps: [1, 2, 3], values: [1, 2, 3] }, 1);
+  store.merge(1, "x", { steps: [1, 2, 3], values: [1, 2, 3], times: [10, 20, 30] }, 1);
+  assert.deepEqual(store.get(1, "x").times, [10, 20, 30]);
+});
