@@ -10,7 +10,7 @@ NODE      = $(NODE_HOME)/bin/node
 NPM       = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-gpu test-torch-range check bench bench-engine bench-store bench-live bench-queue bench-start test-faults test-netns simulate bench-ui cases minimal-sets migrate migration screenshots docs lock clean
+.PHONY: help setup demo up test test-gpu test-torch-range check bench bench-engine bench-store bench-live bench-queue bench-start test-faults test-netns simulate bench-ui bench-curves cases minimal-sets migrate migration screenshots docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,7 +73,10 @@ $(PEERS:%=.bench/%/.installed): .bench/%/.installed:  # an environment of its ow
 bench-live: $(STAMPS)/development  ## 50 runs writing, 100 browsers watching, for two minutes (ARGS="--seconds 30")
 	PYTHONPATH=.:tests $(BIN)/python -m tests.bench_live $(ARGS)
 
-bench-ui: $(STAMPS)/development browser  ## 50 curves of a million points each in Chromium: long tasks and frames (ARGS="--points 100000")
+bench-ui: $(STAMPS)/development browser  ## the dashboard in Chromium against its budgets: paint, bytes, live, keys, 50 curves, 10,000 rows (ARGS=--no-fail)
+	PYTHONPATH=.:tests $(BIN)/python -m tests.bench_ui $(ARGS)
+
+bench-curves: $(STAMPS)/development browser  ## 50 curves of a million points each in Chromium: long tasks and frames (ARGS="--points 100000")
 	PYTHONPATH=.:tests $(BIN)/python -m tests.bench_curves $(ARGS)
 
 simulate: $(STAMPS)/development  ## a day of a team's queue by the real scheduler: shares, waits, no starvation

@@ -1,4 +1,4 @@
-"""``make bench-ui``: how smooth an experiment's page is with 50 curves of a million points each, in Chromium.
+"""``make bench-curves``: how smooth an experiment's page is with 50 curves of a million points each, in Chromium.
 
     python -m tests.bench_curves [--recipes 5] [--seeds 10] [--points 1000000] [--live 20]
 

@@ -25,7 +25,8 @@ def add_many_runs(database: Database, num_runs: int, runs_each: int = 100) -> No
         )
         first_experiment = (session.scalar(select(func.max(Experiment.id))) or 0) + 1
         first_run = (session.scalar(select(func.max(Run.id))) or 0) + 1
-        recipes = [{"name": name, "precision": name, "scaler": {"kind": "dynamic"}} for name in RECIPES]
+        kinds = {"16-mixed": "dynamic"}  # the others need no loss scaling, and a plan may not name one for them
+        recipes = [{"name": name, "precision": name, "scaler": {"kind": kinds.get(name, "none")}} for name in RECIPES]
         plan = {
             "workload": workload.name, "recipes": recipes, "seeds": list(range(runs_each // 3 + 1)),
             "baseline": "32-true", "steps": 1000, "eval_every": 100, "control": False, "measure_gain": False,
