@@ -119,7 +119,7 @@ def workloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("workloads")
     (folder / "tiny_line.py").write_text(WORKLOAD)
     (folder / "wine.py").write_text(first_code_block(ROOT / "README.md"))
-    (folder / "broken.py").write_text("raise RuntimeError('on purpose')\n")
+    (folder / "broken.py").write_text("raise RuntimeError('on purpose')  # no Workload comes of it\n")
     return folder
 
 
