@@ -185,9 +185,14 @@ class Site:
         )
 
     def await_step(self, run_id: int, step: int, attempt: int = 1, timeout_s: float = 60) -> None:
-        """Return once that step of that attempt is stored."""
+        """Return once that step of that attempt is stored with its points: an event may tell of a step before them."""
+
+        def is_stored() -> bool:
+            run = self.run(run_id)
+            return run.attempt == attempt and run.step >= step and max(self.series(run_id)[0], default=0) >= step
+
         wait_for(
-            lambda: (run := self.run(run_id)).attempt == attempt and run.step >= step,
+            is_stored,
             f"run {run_id} has not reached step {step}",
             timeout_s,
             self.logs,
