@@ -23,8 +23,8 @@ demo: setup  ## start everything, run the demo experiment, print its verdicts, k
 up: setup  ## start server, worker and embedded broker (ARGS="--port 9000")
 	@$(BIN)/ampboard up $(ARGS)
 
-test: $(STAMPS)/development browser  ## run every test (ARGS="tests/unit -k scaler" for some)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(STAMPS)/development browser  ## run every test, two files at a time (ARGS="tests/unit -k scaler" for some)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-gpu: $(STAMPS)/development  ## the tests that need a CUDA device; fails where there is none (docs/gpu.md)
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("No CUDA device: none of the GPU tests was run")'
@@ -38,6 +38,7 @@ check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import cont
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null  # every test file can be imported beside the others
 	$(NODE) --test 'web/js/tests/*.test.mjs'
 	$(NODE) web/node_modules/typescript/bin/tsc --project web/tsconfig.json
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
