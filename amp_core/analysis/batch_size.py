@@ -12,11 +12,11 @@ from typing import Any
 
 from amp_core.analyses import BatchSizeOptions, parse_options
 from amp_core.analysis.batch_attempt import attempt, own_size
+from amp_core.analysis.frame import Analysis
 from amp_core.analysis.plain import plain
 from amp_core.benchmark.messages import Fitted
 from amp_core.config import RunConfig
-from amp_core.errors import Interrupted
-from amp_core.events import Event, Finished, Progress, Report, Started
+from amp_core.events import Event, Progress, Report, Started
 from amp_core.workload import Workload
 
 KIND = "batch-size"
@@ -60,21 +60,15 @@ def batch_size(config: RunConfig, workload: Workload) -> Iterator[Event]:  # noq
     options = parse_options(KIND, config.options)
     assert isinstance(options, BatchSizeOptions)
     work = _BatchSize(config, options)
-    try:
-        yield from work.events()
-    except Interrupted:
-        yield work.report(final=False)
-        return
-    yield work.finished()
+    yield from work.told()
 
 
-class _BatchSize:
+class _BatchSize(Analysis):
     """The state of one analysis between its attempts."""
 
     def __init__(self, config: RunConfig, options: BatchSizeOptions) -> None:
-        self.config = config
+        super().__init__(config)
         self.options = options
-        self.began = time.monotonic()
         self.points: list[dict[str, Any]] = []
         self.ended = "searching"
 
@@ -144,17 +138,6 @@ class _BatchSize:
         return (
             f"A batch of {largest:,} fits{so_far}, {beyond}. Fastest is {fastest['batch']:,} with "
             f"{fastest['samples_per_s']:,.0f} samples/s."
-        )
-
-    def finished(self) -> Finished:
-        return Finished(
-            metrics={},
-            steps=self.config.steps,
-            skipped_steps=0,
-            samples=0,
-            lost_samples=0,
-            train_s=time.monotonic() - self.began,
-            warmup_s=0.0,
         )
 
 

@@ -14,6 +14,7 @@ import msgspec
 import torch
 
 from amp_core.analyses import SensitivityOptions, parse_options
+from amp_core.analysis.frame import Analysis
 from amp_core.analysis.minimal_set import Found, Search
 from amp_core.analysis.op_ranking import rank_operations
 from amp_core.analysis.oracle import Judgement, Limits, Oracle, fix_limits
@@ -23,12 +24,9 @@ from amp_core.analysis.replays import replay
 from amp_core.analysis.speed import short_speed
 from amp_core.analysis.start import Start, find_start, keeping, reference_recipe, trial_recipe
 from amp_core.config import Recipe, RunConfig
-from amp_core.environment import environment
-from amp_core.errors import Interrupted, RecipeError
-from amp_core.events import Event, Finished, Progress, Report, Started
-from amp_core.precision import precision_for
+from amp_core.errors import RecipeError
+from amp_core.events import Event, Progress, Report
 from amp_core.recipe_rules import AUTOCAST
-from amp_core.setup import build_step, device_named
 from amp_core.workload import Workload
 
 REPORT_EVERY = 5  # evaluations between two partial reports
@@ -57,23 +55,17 @@ def sensitivity(config: RunConfig, workload: Workload) -> Iterator[Event]:
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     work = _Sensitivity(config, workload, options)
-    yield work.started()
-    try:
-        yield from work.events()
-    except Interrupted:
-        yield work.report(final=False)
-        return
-    yield work.finished()
+    yield work.started(workload)
+    yield from work.told()
 
 
-class _Sensitivity:
+class _Sensitivity(Analysis):
     """The state of one analysis between its evaluations."""
 
     def __init__(self, config: RunConfig, workload: Workload, options: SensitivityOptions) -> None:
-        self.config = config
+        super().__init__(config)
         self.workload = workload
         self.options = options
-        self.began = time.monotonic()
         self.scores: list[ModuleScore] = []
         self.start: Start | None = None
         self.oracle: Oracle | None = None
@@ -83,18 +75,6 @@ class _Sensitivity:
         self.answer = "It has not begun to search."
         self.state = "preparing"
         self.evaluations = 0
-
-    def started(self) -> Started:
-        recipe = trial_recipe(self.config.recipe)
-        precision = precision_for(recipe, device_named(self.config.device))
-        step = build_step(self.workload, recipe, precision, self.config.seed, self.config.steps)
-        with precision.applied(step.model):
-            return Started(
-                numerics=precision.numerics,
-                environment=environment(precision, self.config.workload.path),
-                num_parameters=sum(p.numel() for p in step.model.parameters()),
-                setup_s=time.monotonic() - self.began,
-            )
 
     def events(self) -> Iterator[Event]:
         options = self.options
@@ -260,17 +240,6 @@ class _Sensitivity:
                 if found is not None
             ],
         }
-
-    def finished(self) -> Finished:
-        return Finished(
-            metrics={},
-            steps=self.config.steps,
-            skipped_steps=0,
-            samples=0,
-            lost_samples=0,
-            train_s=time.monotonic() - self.began,
-            warmup_s=0.0,
-        )
 
 
 def _judged(judgement: Judgement | None) -> dict[str, Any] | None:

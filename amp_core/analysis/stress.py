@@ -12,16 +12,13 @@ import torch
 
 from amp_core.analyses import STRESS_CASES, StressOptions, parse_options
 from amp_core.analysis.edge_batches import NotApplicable, edge_batch
+from amp_core.analysis.frame import Analysis
 from amp_core.analysis.plain import plain
-from amp_core.analysis.start import Start, find_start, trial_recipe
+from amp_core.analysis.start import Start, find_start
 from amp_core.analysis.stress_findings import Errors, errors, find, note
 from amp_core.analysis.witness import Seen, Witness
 from amp_core.config import RunConfig
-from amp_core.environment import environment
-from amp_core.errors import Interrupted
-from amp_core.events import Event, Finished, Progress, Report, Started, StressFinding
-from amp_core.precision import precision_for
-from amp_core.setup import build_step, device_named
+from amp_core.events import Event, Progress, Report, StressFinding
 from amp_core.workload import Workload
 
 KIND = "stress"
@@ -39,23 +36,17 @@ def stress(config: RunConfig, workload: Workload) -> Iterator[Event]:
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     work = _Stress(config, workload, options)
-    yield work.started()
-    try:
-        yield from work.events()
-    except Interrupted:
-        yield work.report(final=False)
-        return
-    yield work.finished()
+    yield work.started(workload)
+    yield from work.told()
 
 
-class _Stress:
+class _Stress(Analysis):
     """The state of one battery between its cases."""
 
     def __init__(self, config: RunConfig, workload: Workload, options: StressOptions) -> None:
-        self.config = config
+        super().__init__(config)
         self.workload = workload
         self.options = options
-        self.began = time.monotonic()
         self.cases = options.cases or tuple(STRESS_CASES)
         self.rows: list[dict[str, Any]] = []
         self.findings: list[StressFinding] = []
@@ -64,18 +55,6 @@ class _Stress:
         self.mode = "training"
         self.recipe: dict[str, Any] | None = None
         self.mended: list[str] | None = None
-
-    def started(self) -> Started:
-        recipe = trial_recipe(self.config.recipe)
-        precision = precision_for(recipe, device_named(self.config.device))
-        step = build_step(self.workload, recipe, precision, self.config.seed, self.config.steps)
-        with precision.applied(step.model):
-            return Started(
-                numerics=precision.numerics,
-                environment=environment(precision, self.config.workload.path),
-                num_parameters=sum(p.numel() for p in step.model.parameters()),
-                setup_s=time.monotonic() - self.began,
-            )
 
     def events(self) -> Iterator[Event]:
         yield self._progress(f"Training {self.options.start} steps in FP32")
@@ -215,17 +194,6 @@ class _Stress:
         elif self.mended is not None:
             answer += " Keeping the modules found in FP32 mends none of the others."
         return answer
-
-    def finished(self) -> Finished:
-        return Finished(
-            metrics={},
-            steps=self.config.steps,
-            skipped_steps=0,
-            samples=0,
-            lost_samples=0,
-            train_s=time.monotonic() - self.began,
-            warmup_s=0.0,
-        )
 
 
 def _of_recipe(findings: list[StressFinding]) -> list[StressFinding]:
