@@ -27,13 +27,17 @@ def add_analysis(session: Session, run_id: int, given: AnalysisOfRunIn, principa
     """Queue an analysis of a run in the run's own experiment, and return it.
 
     It delays no verdict and changes none. Raises `NotFound`, `Forbidden` for an experiment of somebody else's, whose
-    share of the devices it would take, `Conflict` for a run tracked from outside, and `Invalid`.
+    share of the devices it would take, `Conflict` for a run tracked from outside or of a script, and `Invalid`.
     """
     of = find_run(session, run_id)
     check_owner(principal, of.experiment, "add analyses to")
     device = str(of.config.get("device") or "cpu")
     if device == "outside":
         raise Conflict(f"run {run_id} was tracked from outside: its workload is not here to be executed again")
+    if of.experiment.workload.is_script:
+        raise Conflict(
+            f"the workload of run {run_id} is a script, which owns its loop: only training runs can be made of it"
+        )
     recipe = _recipe(given, of, device)
     _check_options(given, recipe, device)
     config = {

@@ -122,6 +122,11 @@ class Workload(Base):
     )  # the file and the scripts it names; None if unknown
     __table_args__ = (UniqueConstraint("name", "source_hash", name="uq_workloads_version"),)
 
+    @property
+    def is_script(self) -> bool:
+        """It owns its loop: only training runs can be made of it."""
+        return bool(self.description.get("is_script"))
+
 
 class Experiment(Base):
     """One question. ``plan`` is fixed at submission (see `server.experiments.plan`); ``comparison`` is judged once."""

@@ -199,6 +199,9 @@ class _Check:
     def analyses(self, recipes: list[Recipe], device: str) -> tuple[PlannedAnalysis, ...]:
         names = [recipe.name for recipe in recipes]
         settled = []
+        if self.given.analyses and self.description.get("is_script"):
+            rule = "a script owns its loop, so that only training runs can be made of it"
+            self.fault("analyses", [asked.kind for asked in self.given.analyses], rule, "leave them out")
         for index, asked in enumerate(self.given.analyses):
             try:
                 parse_options(asked.kind, asked.options)

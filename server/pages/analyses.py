@@ -16,7 +16,7 @@ from server.analyses import service
 from server.analyses.queries import analyses_of, newest_progress
 from server.analyses.schemas import AnalysisOfRunIn
 from server.broker.publish import ring
-from server.db.tables import Event
+from server.db.tables import Event, Workload
 from server.pages.formats import number, percent, size
 from server.pages.module_tree import tree
 from server.state import DatabaseOf, SettingsOf
@@ -49,10 +49,10 @@ def analyse_run(
     return RedirectResponse(f"/runs/{made}", status_code=303)
 
 
-def buttons(run: dict[str, Any]) -> list[dict[str, str]]:
-    """The analyses that a run's page offers: those of a training that lowers precision, executed here."""
+def buttons(run: dict[str, Any], workload: Workload) -> list[dict[str, str]]:
+    """The analyses that a run's page offers: those of a training that lowers precision, executed here, by our loop."""
     executed_here = run["kind"] == "train" and run["config"].get("device") != "outside"
-    if not executed_here or run["recipe"].get("precision") not in LOWERED:
+    if not executed_here or workload.is_script or run["recipe"].get("precision") not in LOWERED:
         return []
     emulated = run.get("numerics") == "emulated"  # whose memory means nothing
     return [{"kind": kind, "label": label} for kind, label in BUTTONS.items() if kind != "batch-size" or not emulated]

@@ -75,7 +75,7 @@ def _context(session: Session, run_id: int, show: list[str]) -> dict[str, Any]:
         "heat": what_ran.gradient_exponents(session, run),
         "whatif": tried,
         "analysis": analyses.panel(session, run),
-        "analysis_buttons": analyses.buttons(run),
+        "analysis_buttons": analyses.buttons(run, row.experiment.workload),
         "events": events,
         "events_note": run_facts.events_note(session, run_id, len(events)),
         "log": read_log(session, run_id, run["attempt"], max(0, end - LOG_TAIL), 2 * LOG_TAIL).text if end else "",

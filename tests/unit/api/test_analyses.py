@@ -111,3 +111,19 @@ def test_only_the_owner_and_an_admin_ask_about_a_run(team: Team) -> None:
     refused = _post(team, url, kind="stress", recipe="bf16")
     assert (refused.status_code, "belongs to admin" in refused.json()["detail"]) == (403, True)
     assert team.client("admin").post(url, json={"kind": "stress", "recipe": "bf16"}).status_code == 201
+
+
+def test_a_script_is_not_analysed(team: Team) -> None:
+    of = _experiment(team)["runs"][1]
+    page = f"/runs/{of['id']}"
+    assert f'action="{page}/analyse"' in team.client("submitter").get(page).text
+    with team.database.write() as session:
+        workload = session.get_one(Run, of["id"]).experiment.workload
+        workload.description = {**workload.description, "is_script": True}
+
+    response = _post(team, f"/api/v1/runs/{of['id']}/analyses", kind="stress")
+    assert response.status_code == 409
+    assert "a script, which owns its loop" in response.text
+    assert f'action="{page}/analyse"' not in team.client("submitter").get(page).text
+    asked = {"workload": "digits-cnn", "recipes": ["fp32", "bf16"], "analyses": [{"kind": "stress", "recipe": "bf16"}]}
+    assert [fault["field"] for fault in _post(team, URL, **asked).json()["errors"]] == ["analyses"]
