@@ -42,7 +42,7 @@ def describe(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         return [_broken(path, "", f"{path.name} cannot be read: {error.strerror or error}")]
     if not defines_some:  # a training script, for example: importing it would run it
-        return [_broken(path, source_hash, _no_workload(path))]
+        return [_broken(path, source_hash, f"{_no_workload(path)} (not imported: it never says Workload)")]
     try:
         found = _workload_classes(path)
     except WorkloadError as error:

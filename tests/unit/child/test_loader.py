@@ -102,6 +102,7 @@ def test_loading_gives_the_parameters_and_refuses_bad_ones(tmp_path: Path) -> No
         ("# Workload\nimport nothing_of_this_name", "mine.py line 2 raises ModuleNotFoundError"),
         ("import sys  # Workload\nsys.exit(2)", "mine.py line 2 raises SystemExit: 2"),
         ("x = 1", "mine.py defines no workload: write a subclass"),
+        ("1 / 0", "(not imported: it never says Workload)"),
         ("from amp_core import Workload", "mine.py defines no workload"),
         (GOOD + "\nclass Other(Regression):\n    name = 'regression'\n", "two workloads named 'regression'"),
         (GOOD.replace("    steps = 40", "    width2: int\n"), "parameter 'width2' of Regression has no default"),
