@@ -98,7 +98,7 @@ def serve(settings: Settings, on_listening: Callable[[str], None] | None = None)
         ConfigurationError: when the address cannot be listened on, or is open to the network and nobody has an account.
         StoreError: when the database cannot be used.
     """
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
     database = open_database(settings)
     check_exposure(settings, database)
     listener = listen(settings.host, settings.port)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Literal
 
 _run_id: ContextVar[int | None] = ContextVar("run_id", default=None)
 
@@ -36,6 +39,23 @@ def bound_run(run_id: int) -> Iterator[None]:
         _run_id.reset(token)
 
 
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: time (UTC), level, logger, message, run_id when bound, traceback; secrets removed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told: dict[str, str | int] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": redact(record.getMessage()),
+        }
+        if (run_id := _run_id.get()) is not None:
+            told["run_id"] = run_id
+        if record.exc_info:
+            told["traceback"] = redact(self.formatException(record.exc_info))
+        return json.dumps(told, ensure_ascii=False)
+
+
 class RedactingFormatter(logging.Formatter):
     """One line per record: time, level, logger, run when bound, message; secrets removed, tracebacks included."""
 
@@ -48,14 +68,16 @@ class RedactingFormatter(logging.Formatter):
         return redact(line if run_id is None else f"{line} run_id={run_id}")
 
 
-def configure(level: str) -> None:
-    """Send every record at or above ``level`` to standard error. Calling it again only changes the level."""
+def configure(level: str, style: Literal["text", "json"] = "text") -> None:
+    """Send every record at or above ``level`` to standard error. Calling it again changes level and style."""
     root = logging.getLogger()
     root.setLevel(level)
-    if not any(isinstance(handler.formatter, RedactingFormatter) for handler in root.handlers):
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(RedactingFormatter())
-        root.addHandler(handler)
+    ours = [handler for handler in root.handlers if isinstance(handler.formatter, RedactingFormatter | JsonFormatter)]
+    if not ours:
+        ours = [logging.StreamHandler(sys.stderr)]
+        root.addHandler(ours[0])
+    for handler in ours:
+        handler.setFormatter(JsonFormatter() if style == "json" else RedactingFormatter())
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

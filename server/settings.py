@@ -122,6 +122,9 @@ class Settings(BaseSettings):
     )
     session_days: int = Field(default=14, ge=1, description="How long a browser stays signed in.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="Level of the logs.")
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="Form of the log lines on standard error; with json, one object a line."
+    )
 
     @field_validator("workloads", mode="before")
     @classmethod

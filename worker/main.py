@@ -41,7 +41,7 @@ def main() -> int:
     except ValidationError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
     try:
         warning = check_privilege(settings)
     except RootRefused as error:

@@ -16,7 +16,7 @@ from team import BASE_URL, Team
 from server.access.middleware import HeadersAndLog
 from server.db.errors import StoreUnavailable
 from server.errors import install_handlers, spell
-from server.logs import RedactingFormatter, bound_run, redact
+from server.logs import JsonFormatter, RedactingFormatter, bound_run, redact
 
 
 @pytest.mark.parametrize(
@@ -147,13 +147,32 @@ def test_ordinary_lines_stay() -> None:
     assert redact(line) == line
 
 
-def test_the_run_is_named_in_its_lines_and_tracebacks_are_redacted() -> None:
-    formatter = RedactingFormatter()
+def _failure(secret: str) -> logging.LogRecord:
     try:
-        raise ValueError("amp_abcdefghijklmnopqrstuvwxyz")
+        raise ValueError(secret)
     except ValueError as error:
         info = (type(error), error, error.__traceback__)
-    record = logging.LogRecord("worker", logging.ERROR, __file__, 1, "failed %s", ("x",), info)
+    return logging.LogRecord("worker", logging.ERROR, __file__, 1, "failed\n%s", (f"with {secret}",), info)
+
+
+def test_a_json_line_is_one_object_with_its_run_and_without_secrets() -> None:
+    formatter = JsonFormatter()
+    record = _failure("amp_abcdefghijklmnopqrstuvwxyz")
+    with bound_run(7):
+        line = formatter.format(record)
+    assert "\n" not in line
+    assert "abcdefghijklmnop" not in line
+    told = json.loads(line)
+    assert (told["level"], told["logger"], told["run_id"]) == ("ERROR", "worker", 7)
+    assert told["message"] == "failed\nwith amp_[redacted]"
+    assert "ValueError: amp_[redacted]" in told["traceback"]
+    assert told["time"].endswith("+00:00")
+    assert "run_id" not in json.loads(formatter.format(record))
+
+
+def test_the_run_is_named_in_its_lines_and_tracebacks_are_redacted() -> None:
+    formatter = RedactingFormatter()
+    record = _failure("amp_abcdefghijklmnopqrstuvwxyz")
     with bound_run(7):
         line = formatter.format(record)
     assert line.endswith("run_id=7")
