@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, load_only
 
 from server.db.tables import Experiment, Project, Run, RunParameter, Series, User, Workload
 from server.pages.formats import between, number
@@ -89,6 +89,8 @@ def rows_of(session: Session, runs: Sequence[Run], columns: Sequence[Column]) ->
     series = _series(session, ids, wanted)
     names = [column.key.removeprefix("params.") for column in columns if column.kind == "parameter"]
     parameters = _parameters(session, ids, names)
+    if not _FROM_DOCUMENTS.isdisjoint(column.key for column in columns):
+        _load_documents(session, ids)
     return [
         _row(run, experiments[run.experiment_id], series.get(run.id, {}), parameters.get(run.id, {}), columns)
         for run in runs
@@ -140,6 +142,12 @@ def _parameters(session: Session, ids: Sequence[int], names: Sequence[str]) -> d
     return found
 
 
+def _load_documents(session: Session, ids: Sequence[int]) -> None:
+    """Environments and results of runs that were listed without, all in one query."""
+    wanted = select(Run).where(Run.id.in_(ids)).options(load_only(Run.environment, Run.result))
+    session.scalars(wanted.execution_options(populate_existing=True)).all()
+
+
 def _row(
     run: Run, experiment: dict[str, Any], series: dict[str, Any], parameters: dict[str, str], columns: Sequence[Column]
 ) -> dict[str, Any]:
@@ -179,31 +187,41 @@ def _is_bad(value: float | None) -> bool:
 
 def _cell(run: Run, experiment: dict[str, Any], key: str) -> dict[str, Any]:
     """A cell of the run's own row; ``at`` is a moment, ``text`` anything else."""
-    environment = run.environment or {}
     if key == "started":
         return {"at": run.started_at}
-    commit = str(environment.get("git_commit") or "")
-    device = environment.get("device")
-    texts = {
-        "state": run.state,
-        "step": f"{number(run.step)} of {number(run.steps)}" if run.state == "running" else number(run.step),
-        "experiment": experiment["name"],
-        "workload": experiment["workload"],
-        "project": experiment["project"],
-        "owner": experiment["owner"],
-        "tags": ", ".join(dict.fromkeys([*run.tags, *experiment["tags"]])),
-        "kind": run.kind,
-        "role": run.role,
-        "seed": str(run.seed),
-        "duration": between(run.started_at, run.ended_at) if run.started_at else "–",
-        "device": str(device.get("name", "–")) if isinstance(device, dict) else str(device or "–"),
-        "worker": run.worker.name if run.worker is not None else "–",
-        "commit": commit[:9] + ("+" if commit.endswith("+changes") else "") or "–",
-        "numerics": run.numerics or "–",
-        "attempt": str(run.attempt),
-        "skipped": number((run.result or {}).get("skipped_steps")),
-    }
-    return {"text": texts[key] or "–"}
+    return {"text": _TEXTS[key](run, experiment) or "–"}
+
+
+def _device(run: Run) -> str:
+    device = (run.environment or {}).get("device")
+    return str(device.get("name", "")) if isinstance(device, dict) else str(device or "")
+
+
+def _commit(run: Run) -> str:
+    commit = str((run.environment or {}).get("git_commit") or "")
+    return commit[:9] + ("+" if commit.endswith("+changes") else "")
+
+
+_FROM_DOCUMENTS = frozenset({"device", "commit", "skipped"})  # kilobytes of JSON: read only for these columns
+_TEXTS: dict[str, Callable[[Run, dict[str, Any]], str]] = {
+    "state": lambda run, _: run.state,
+    "step": lambda run, _: f"{number(run.step)} of {number(run.steps)}" if run.state == "running" else number(run.step),
+    "experiment": lambda _, experiment: experiment["name"],
+    "workload": lambda _, experiment: experiment["workload"],
+    "project": lambda _, experiment: experiment["project"],
+    "owner": lambda _, experiment: experiment["owner"],
+    "tags": lambda run, experiment: ", ".join(dict.fromkeys([*run.tags, *experiment["tags"]])),
+    "kind": lambda run, _: run.kind,
+    "role": lambda run, _: run.role,
+    "seed": lambda run, _: str(run.seed),
+    "duration": lambda run, _: between(run.started_at, run.ended_at) if run.started_at else "",
+    "device": lambda run, _: _device(run),
+    "worker": lambda run, _: run.worker.name if run.worker is not None else "",
+    "commit": lambda run, _: _commit(run),
+    "numerics": lambda run, _: run.numerics or "",
+    "attempt": lambda run, _: str(run.attempt),
+    "skipped": lambda run, _: number((run.result or {}).get("skipped_steps")),
+}
 
 
 def _non_finite(series: dict[str, Any]) -> dict[str, str] | None:

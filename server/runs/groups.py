@@ -10,9 +10,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
@@ -91,16 +92,17 @@ def groups_of(session: Session, chosen: RunFilter, by: GroupBy, metrics: Sequenc
 
 
 def _facts(session: Session, chosen: RunFilter, by: GroupBy) -> list[_Fact]:
-    key = Experiment.tags.expression if by == "tag" else KEYS[by]
-    columns = (Run.id, Run.experiment_id, Run.seed, Run.role, Run.kind, Run.state, Run.tags, key)
+    tags = (Experiment.tags.expression, Run.tags.expression)
+    keys = tags if by == "tag" else (KEYS[by],)  # tags are JSON: read only where they are the key
+    columns = (Run.id, Run.experiment_id, Run.seed, Run.role == "baseline", Run.kind == "train", Run.state, *keys)
     query = filtered(chosen).with_only_columns(*columns, maintain_column_froms=True)
-    return [_fact(tuple(row), by) for row in session.execute(query)]
+    return [_Fact._make((*row[:6], _keys(row[6:], by))) for row in session.execute(query)]
 
 
-def _fact(row: Sequence[Any], by: GroupBy) -> _Fact:
-    run_id, experiment_id, seed, role, kind, state, tags, key = row
-    keys = tuple(dict.fromkeys([*key, *tags])) or (NO_TAG,) if by == "tag" else (str(key),)
-    return _Fact(run_id, experiment_id, seed, role == "baseline", kind == "train", state, keys)
+def _keys(found: Sequence[Any], by: GroupBy) -> tuple[str, ...]:
+    if by != "tag":
+        return (str(found[0]),)
+    return tuple(dict.fromkeys(tag for tags in found for tag in tags)) or (NO_TAG,)
 
 
 Values = dict[int, tuple[str, float]]  # name and last value by run
@@ -111,7 +113,7 @@ def _measure(
 ) -> None:
     for metric in metrics:
         values = _values(session, chosen, metric)
-        baseline = _baseline(session, metric, {fact.experiment_id for part in members.values() for fact in part})
+        baseline = _baseline(session, chosen, metric)
         for group in groups:
             group.spreads[metric] = list(_spreads(members[group.key], values, baseline))
 
@@ -131,27 +133,19 @@ def _is(metric: str) -> ColumnElement[bool]:
     return is_primary() if metric == PRIMARY else Series.name == metric
 
 
-_AT_ONCE = 500
-
-
-def _baseline(session: Session, metric: str, experiment_ids: set[int]) -> dict[tuple[int, int, str], float]:
+def _baseline(session: Session, chosen: RunFilter, metric: str) -> dict[tuple[int, int, str], float]:
     """The baseline's last value by experiment, seed and metric, also of baseline runs that the filter leaves out."""
-    found: dict[tuple[int, int, str], float] = {}
-    ids = sorted(experiment_ids)
-    for start in range(0, len(ids), _AT_ONCE):
-        query = (
-            select(Run.experiment_id, Run.seed, Series.name, Series.finite_last)
-            .join(Run.experiment)
-            .join(Series, Series.run_id == Run.id)
-            .where(
-                Run.experiment_id.in_(ids[start : start + _AT_ONCE]), Run.role == "baseline", Run.state == "completed",
-                _is(metric), Series.is_newest, Series.finite_last.is_not(None),
-            )
-        )  # fmt: skip
-        found |= {
-            (experiment, seed, name): float(value or 0.0) for experiment, seed, name, value in session.execute(query)
-        }
-    return found
+    of_experiments = filtered(chosen).with_only_columns(Run.experiment_id, maintain_column_froms=True)
+    query = (
+        select(Run.experiment_id, Run.seed, Series.name, Series.finite_last)
+        .join(Run.experiment)
+        .join(Series, Series.run_id == Run.id)
+        .where(
+            Run.experiment_id.in_(of_experiments), Run.role == "baseline", Run.state == "completed",
+            _is(metric), Series.is_newest, Series.finite_last.is_not(None),
+        )
+    )  # fmt: skip
+    return {(experiment, seed, name): float(value or 0.0) for experiment, seed, name, value in session.execute(query)}
 
 
 def _spreads(facts: Iterable[_Fact], values: Values, baseline: dict[tuple[int, int, str], float]) -> Iterable[Spread]:
@@ -186,7 +180,7 @@ def _spreads(facts: Iterable[_Fact], values: Values, baseline: dict[tuple[int, i
 def _mean(numbers: list[float]) -> float:
     """The mean also of numbers whose sum is beyond float64."""
     scale = max(map(abs, numbers)) or 1.0
-    return fmean(number / scale for number in numbers) * scale
+    return float(np.mean(np.divide(numbers, scale))) * scale
 
 
 def _deviation(numbers: list[float]) -> float | None:
@@ -194,7 +188,7 @@ def _deviation(numbers: list[float]) -> float | None:
     if len(numbers) < 2:
         return None
     scale = max(map(abs, numbers)) or 1.0
-    return stdev(number / scale for number in numbers) * scale
+    return float(np.std(np.divide(numbers, scale), ddof=1)) * scale
 
 
 def _note_non_finite(session: Session, chosen: RunFilter, groups: list[Group], members: dict[str, list[_Fact]]) -> None:
