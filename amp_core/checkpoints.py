@@ -28,11 +28,12 @@ class Written:
 
 
 class Checkpoints:
-    """The checkpoints of one run in a folder of its own."""
+    """The checkpoints of one run in a folder of its own: the last ``keep``, and those after ``kept_steps``."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, kept_steps: Sequence[int] = ()) -> None:
         self._folder = folder
         self._keep = max(1, keep)
+        self._kept_steps = frozenset(kept_steps)
         self._has_proved = False
 
     def save(self, step: int, state: dict[str, Any]) -> Written:
@@ -59,11 +60,22 @@ class Checkpoints:
         return Written(path=path, num_bytes=path.stat().st_size)
 
     def _drop_old(self, newest: Path) -> None:
-        """Keep the files written last: after a restart from step 1 a lower step is the newer one."""
-        others = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name) and path != newest]
-        others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for path in others[self._keep - 1 :]:
-            path.unlink(missing_ok=True)
+        """Keep the files written last: after a restart from step 1 a lower step is the newer one.
+
+        Of a kept step the newest file stays in any case.
+        """
+        files = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
+        files.sort(key=lambda path: (path == newest, path.stat().st_mtime_ns), reverse=True)
+        held = {step: path for path in reversed(files) if (step := step_of(path.name)) in self._kept_steps}
+        for path in files[self._keep :]:
+            if path not in held.values():
+                path.unlink(missing_ok=True)
+
+
+def step_of(name: str) -> int | None:
+    """The step in the name of a checkpoint file; None for another file's."""
+    named = _NAME.fullmatch(name)
+    return None if named is None else int(named[1])
 
 
 class _Noting:

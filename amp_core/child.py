@@ -155,7 +155,8 @@ def _events(config: RunConfig, line: _ParentLine) -> Iterator[Event]:
     from amp_core.checkpoints import Checkpoints
 
     folder = config.checkpoint_dir
-    checkpoints = Checkpoints(Path(folder), config.checkpoint_keep) if folder is not None else None
+    keep, kept = config.checkpoint_keep, config.keep_steps
+    checkpoints = Checkpoints(Path(folder), keep, kept) if folder is not None else None
     return training.train(config, workload, checkpoints, line.paused.is_set)
 
 

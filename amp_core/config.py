@@ -200,6 +200,22 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     rdzv_endpoint: str = ""
 
 
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run begins instead of at its seed's weights: the checkpoint of run ``run`` after its step ``step``.
+
+    ``name`` is the checkpoint's file, ``path`` where it lies on this host. ``seed`` and ``steps`` are those of the run
+    that made it: with the same seed the data go on where they stood, and learning rates follow the schedule of its whole
+    length. docs/decisions/0110-forks.md tells the rest.
+    """
+
+    run: int
+    step: int
+    name: str
+    seed: int
+    steps: int
+    path: str = ""
+
+
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a child process needs to execute one attempt of one run; it arrives as JSON on stdin.
 
@@ -209,8 +225,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     together if there are more than one, as ``distribution`` says; each takes its rows of every batch.
     Without ``checkpoint_dir`` there are no checkpoints; with it one is written after ``checkpoint_every_s`` seconds and
     every ``checkpoint_every_steps`` steps (0: by time alone). The run goes on from the first file of ``resume_from``
-    that is whole and leads back into it, else from step 1. After the last step at most ``diagnose_s`` seconds go into
-    finding the cause of what went wrong (0: none).
+    that is whole and leads back into it, else from step 1. After each of ``keep_steps`` one is written that stays.
+    After the last step at most ``diagnose_s`` seconds go into finding the cause of what went wrong (0: none).
+    With ``fork`` the run begins at another one's checkpoint; its own steps count from 1.
     """
 
     run_id: int
@@ -236,4 +253,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_every_s: float = 30.0
     checkpoint_every_steps: int = 0
     checkpoint_keep: int = 3
+    keep_steps: tuple[int, ...] = ()
+    fork: Fork | None = None
     resume_from: tuple[str, ...] = ()

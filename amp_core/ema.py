@@ -25,6 +25,11 @@ class Ema:
         weights = [p.detach().float() for p in self._weights.values()]
         foreach_lerp_(list(self._averages.values()), weights, 1.0 - self.decay)
 
+    def restart(self) -> None:
+        """Begin anew from the weights as they are."""
+        for name, average in self._averages.items():
+            average.copy_(self._weights[name].detach())
+
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """The averages in place of the model's weights, which return afterwards."""

@@ -10,6 +10,7 @@ AmpError
 ├── ContractError (RuntimeError)   a script that breaks the order of scaling, backward, unscaling and stepping
 ├── TrainingStopped                nothing helps a script's run any more: it ends before its last step
 ├── NotResumable                   a checkpoint that is damaged, or that does not lead back into the run
+├── ForkError                      another run's checkpoint, where this run was to begin, is not there or does not fit
 └── Interrupted                    thrown into `amp_core.training.train` to end a run early
 """
 
@@ -36,6 +37,10 @@ class ProtocolError(AmpError):
 
 class NotResumable(AmpError):
     """A run cannot go on from a checkpoint: the message says why."""
+
+
+class ForkError(AmpError):
+    """A run cannot begin at another run's checkpoint: the message says why, and what to do."""
 
 
 class Interrupted(AmpError):

@@ -94,12 +94,16 @@ class NonFinite(Event, frozen=True, kw_only=True, tag="non_finite"):
 
 
 class Checkpointed(Event, frozen=True, kw_only=True, tag="checkpointed"):
-    """A checkpoint after ``step`` is complete on the disk. Everything the run said up to this step came before."""
+    """A checkpoint after ``step`` is complete on the disk. Everything the run said up to this step came before.
+
+    ``kept``: it stays when the run has ended, as the configuration's ``keep_steps`` say.
+    """
 
     step: int
     path: str
     num_bytes: int
     seconds: float
+    kept: bool = False
 
 
 class NoCheckpoint(Event, frozen=True, kw_only=True, tag="no_checkpoint"):

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import traceback
 
-from amp_core.errors import ContractError, Interrupted, NotResumable, ProcessFailed, RecipeError, WorkloadError
+from amp_core.errors import (
+    ContractError,
+    ForkError,
+    Interrupted,
+    NotResumable,
+    ProcessFailed,
+    RecipeError,
+    WorkloadError,
+)
 from amp_core.events import Failed
 
 MAX_TRACEBACK_CHARACTERS = 20_000
@@ -21,6 +29,8 @@ def failure_of(error: BaseException) -> Failed:
         return Failed(kind="workload", message=str(error), traceback=trace if error.__cause__ is not None else "")
     if isinstance(error, ContractError):
         return Failed(kind="contract", message=str(error), traceback=trace)
+    if isinstance(error, ForkError):
+        return Failed(kind="fork", message=str(error))
     if isinstance(error, NotResumable):
         return Failed(kind="not_resumable", message=str(error), traceback=trace)
     if isinstance(error, Interrupted):

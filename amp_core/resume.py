@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from amp_core.config import RunConfig
+from amp_core.config import Recipe, RunConfig
 from amp_core.errors import NotResumable
 from amp_core.precision import Precision
 from amp_core.real_steps import RealSteps
@@ -37,20 +37,27 @@ def identity(config: RunConfig) -> str:
     """What must be the same for a checkpoint to fit: everything that decides the numbers of a step."""
     same: dict[str, Any] = {
         "workload": [config.workload.name, config.workload.params],
-        "recipe": msgspec.to_builtins(config.recipe),
+        "recipe": recipe_identity(config.recipe),
         "seed": config.seed,
         "steps": config.steps,
         "init_perturbation": config.init_perturbation,
     }
-    if config.recipe.reduce_dtype is None:  # so that checkpoints of before there were ranks fit
-        same["recipe"].pop("reduce_dtype")
-    if not config.recipe.fp32_ops:  # likewise
-        same["recipe"].pop("fp32_ops")
-    if config.recipe.fp8_compute == "auto":
-        same["recipe"].pop("fp8_compute")
     if config.ranks > 1:
         same["ranks"] = [config.ranks, config.distribution.strategy]
+    if (fork := config.fork) is not None:
+        same["fork"] = [fork.run, fork.name, fork.seed, fork.steps]
     return msgspec.json.encode(same, order="deterministic").decode()
+
+
+def recipe_identity(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as an `identity` holds it, without later fields that have their defaults: older checkpoints fit."""
+    fields: dict[str, Any] = msgspec.to_builtins(recipe)
+    is_default = {
+        "reduce_dtype": recipe.reduce_dtype is None,
+        "fp32_ops": not recipe.fp32_ops,
+        "fp8_compute": recipe.fp8_compute == "auto",
+    }
+    return {name: value for name, value in fields.items() if not is_default.get(name, False)}
 
 
 def capture(config: RunConfig, step: Resumable) -> dict[str, Any]:
@@ -80,20 +87,28 @@ def restore(config: RunConfig, step: Resumable, state: dict[str, Any]) -> None:
     if state["identity"] != identity(config):
         raise NotResumable("the checkpoint was made by a run of another workload, recipe, seed or length")
     try:
-        step.model.load_state_dict(state["model"])
-        buffers = dict(step.model.named_buffers())
-        for name, value in state["other_buffers"].items():
-            buffers[name].copy_(value)
-        for optimizer, saved in zip(step.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        for schedule, saved in zip(step.real_steps.schedules, state["schedules"], strict=True):
-            schedule.load_state_dict(saved)
+        load_training(step, state)
         if step.scaler is not None and step.scaler.is_enabled():
             step.scaler.load_state_dict(state["scaler"])
         if step.real_steps.ema is not None:
             step.real_steps.ema.load_state_dict(state["ema"])
     except (KeyError, ValueError, RuntimeError) as error:
         raise NotResumable(f"the checkpoint does not fit this model or its optimizers: {error}") from error
+
+
+def load_training(step: Resumable, state: dict[str, Any]) -> None:
+    """Weights, buffers, optimizers and schedules, each in the type that the step stores it in.
+
+    Raises `KeyError`, `ValueError` or `RuntimeError` for a state of another model.
+    """
+    step.model.load_state_dict(state["model"])
+    buffers = dict(step.model.named_buffers())
+    for name, value in state["other_buffers"].items():
+        buffers[name].copy_(value)
+    for optimizer, saved in zip(step.optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
+    for schedule, saved in zip(step.real_steps.schedules, state["schedules"], strict=True):
+        schedule.load_state_dict(saved)
 
 
 def rng_states(device: torch.device) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def stream_seed(seed: int, stream: str, index: int = 0) -> int:
@@ -56,8 +56,18 @@ def set_rng_state(state: tuple[torch.Tensor, torch.Tensor | None], device: torch
 @torch.no_grad()
 def perturb_weights(model: nn.Module, relative: float, seed: int) -> None:
     """Multiply each weight by ``1 + relative·N(0, 1)``, drawn from a generator of its own (the A/A control)."""
-    generator = torch.Generator().manual_seed(stream_seed(seed, "perturbation"))
+    generator = perturbation_generator(seed)
     for parameter in model.parameters():
         if parameter.is_floating_point():
-            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
-            parameter.mul_((1 + relative * noise).to(parameter.device, parameter.dtype))
+            factor = perturbation(parameter.shape, relative, generator)
+            parameter.mul_(factor.to(parameter.device, parameter.dtype))
+
+
+def perturbation_generator(seed: int) -> torch.Generator:
+    """The generator of a seed's perturbations, to be used for each parameter in order."""
+    return torch.Generator().manual_seed(stream_seed(seed, "perturbation"))
+
+
+def perturbation(shape: torch.Size, relative: float, generator: torch.Generator) -> Tensor:
+    """The next parameter's factors, FP32 on the CPU."""
+    return 1 + relative * torch.randn(shape, generator=generator, dtype=torch.float32)

@@ -27,9 +27,10 @@ from amp_core.events import (
     StepSkipped,
 )
 from amp_core.forensics.in_run import FaultWatch
+from amp_core.forking import begin, built
 from amp_core.precision import Precision, precision_for
 from amp_core.resume import capture, restore, set_rng_states
-from amp_core.setup import build_step, device_named
+from amp_core.setup import device_named
 from amp_core.step import TrainStep
 from amp_core.telemetry.closeup import CloseUp
 from amp_core.telemetry.memory import device_peak_bytes, process_bytes
@@ -69,6 +70,7 @@ def train(
     Raises:
         RecipeError: if the device cannot run the recipe.
         WorkloadError: if the workload breaks its contract.
+        ForkError: if it is to begin at another run's checkpoint, which is not there or does not fit.
     """
     began = time.perf_counter()
     device = device_named(config.device)
@@ -113,9 +115,9 @@ def _prepared(
     """A training at its start, or where its checkpoint was made; and why checkpoints were passed over."""
     state, refused = load_first(config.resume_from)
     while True:
-        step = build_step(workload, config.recipe, precision, config.seed, config.steps, config.init_perturbation)
-        training = Training(config, step, checkpoints)
+        training = Training(config, built(config, workload, precision), checkpoints)
         if state is None:
+            begin(config, training.step, training.data)
             return training, refused
         try:
             training.resume(state)
@@ -203,6 +205,8 @@ class Training:
         return skips.diagnosis if skips is not None and self.number % GATHER_EVERY == 0 else ""
 
     def _checkpoint_due(self) -> bool:
+        if self.number in self.config.keep_steps:
+            return True
         if self.number >= self.config.steps:
             return False
         every = self.config.checkpoint_every_steps
@@ -224,7 +228,13 @@ class Training:
             yield NoCheckpoint(step=self.number, message=str(error), final=final)
         else:
             seconds = time.perf_counter() - began
-            yield Checkpointed(step=self.number, path=str(written.path), num_bytes=written.num_bytes, seconds=seconds)
+            yield Checkpointed(
+                step=self.number,
+                path=str(written.path),
+                num_bytes=written.num_bytes,
+                seconds=seconds,
+                kept=self.number in self.config.keep_steps,
+            )
         self.checkpointed_at = time.perf_counter()
 
     def _state(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import torch
@@ -69,6 +70,13 @@ class TrainingData:
             raise self._mismatch(
                 position, f"batch {self._index} has the hash {found[:12]}, not {position['hash'][:12]}"
             )
+
+    def start_at(self, epoch: int, index: int) -> None:
+        """Begin in an epoch, after ``index`` of its batches or all it has: they are drawn and dropped."""
+        self._begin(epoch)
+        for batch in islice(self._batches, index):
+            self._index += 1
+            self._last = batch
 
     def _mismatch(self, position: dict[str, Any], what: str) -> NotResumable:
         return NotResumable(

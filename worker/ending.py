@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from amp_core.events import Failed
 from server.queue.finish import Outcome
@@ -14,9 +14,9 @@ Reason = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """What `server.queue.finish.finish` is given."""
+    """What `server.queue.finish.finish` is given; an attempt that another host broke is lost, and queued again."""
 
-    outcome: Outcome
+    outcome: Outcome | Literal["lost"]
     reason: Reason | None = None
     exit_code: int | None = None
 
@@ -47,9 +47,12 @@ REMEDIES = {
     "recipe": "Choose a recipe this device can run.",
     "contract": "Change the script as the message says; docs/scripts.md shows the order of a step.",
     "not_resumable": "Clone the run to start it from step 1, or make the script's data depend on its seed alone.",
+    "fork": "Fork from a kept checkpoint that is there, or train the baseline again with keep_checkpoints.",
     "workload": "Mend the workload file; `python -m amp_core describe FILE` shows its errors.",
     "interrupted": "Retry the run.",
     "signal": "A native library crashed or something outside killed the process; see the end of the log.",
+    "peer": "See the logs of the other ranks; a host may be gone, or its network.",
+    "rendezvous": "See the log; AMPBOARD_ADVERTISE_ADDRESS on the first host's worker names an address that all reach.",
     "protocol": "The workload wrote to a file descriptor it does not own; let it write only to files it opened.",
 }
 

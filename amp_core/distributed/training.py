@@ -14,10 +14,12 @@ from amp_core.checkpoints import Checkpoints, Written, load_first
 from amp_core.config import RunConfig
 from amp_core.distributed.group import Ranks
 from amp_core.distributed.replicas import replicate, shard_weights
+from amp_core.distributed.shards import gathered, scattered
 from amp_core.distributed.step import RankStep
 from amp_core.environment import environment
-from amp_core.errors import Interrupted, NotResumable
-from amp_core.events import Event, NoCheckpoint, NonFinite, Started
+from amp_core.errors import ForkError, Interrupted, NotResumable
+from amp_core.events import Event, NonFinite, Started
+from amp_core.forking import enter, perturbed, schedule_steps, state_at
 from amp_core.precision import Precision, precision_for
 from amp_core.recipe_rules import check_strategy
 from amp_core.resume import rng_states, set_rng_states
@@ -80,6 +82,7 @@ def _prepared(
     while True:
         training = RankTraining(config, _step(config, workload, precision, ranks), ranks)
         if state is None:
+            training.begin()
             return training, refused
         try:
             training.resume(state)
@@ -100,8 +103,8 @@ def _step(config: RunConfig, workload: Workload, precision: Precision, ranks: Ra
         config.recipe,
         precision,
         config.seed,
-        config.steps,
-        config.init_perturbation,
+        schedule_steps(config),
+        config.init_perturbation if config.fork is None else 0.0,
         kind=RankStep,
         before_optimizers=(lambda model: shard_weights(model, precision, ranks)) if is_sharded else None,
     )
@@ -118,8 +121,10 @@ class RankTraining(Training):
         folder = config.checkpoint_dir
         self.is_sharded = config.distribution.strategy == "fsdp"
         checkpoints: Any = None
-        if folder is not None and not self.is_sharded:
-            checkpoints = Checkpoints(Path(folder), config.checkpoint_keep) if ranks.rank == 0 else _WrittenByRank0()
+        if folder is not None and ranks.rank == 0:
+            checkpoints = Checkpoints(Path(folder), config.checkpoint_keep, config.keep_steps)
+        elif folder is not None:
+            checkpoints = _WrittenByRank0()
         super().__init__(config, step, checkpoints)
         self.ranks = ranks
         self.rank_step = step
@@ -135,14 +140,6 @@ class RankTraining(Training):
     def join_replicas(self) -> None:
         """From here on forward passes reduce their gradients over the ranks."""
         self.rank_step.join(self.ranks, replicate(self.step.model, self.config.recipe, self.ranks))
-
-    def events(self, started: Started) -> Iterator[Event]:
-        events = super().events(started)
-        yield next(events)
-        if self.is_sharded and self.config.checkpoint_dir is not None:
-            message = "strategy='fsdp' writes no checkpoints in this version; a lost run starts from step 1 again"
-            yield NoCheckpoint(step=0, message=message, final=True)
-        yield from events
 
     def agreed_pause(self) -> bool:
         """Whether all ranks pause after this step; raises `Interrupted` on all of them when the run was cancelled."""
@@ -161,16 +158,46 @@ class RankTraining(Training):
         return paused
 
     def resume(self, state: dict[str, Any]) -> None:
-        if len(state.get("rank_rng", ())) != self.ranks.size:
-            raise NotResumable(f"the checkpoint was not made by {self.ranks.size} ranks")
-        super().resume(state)
+        self._check_ranks(state)
+        try:
+            placed = self._placed(state)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise NotResumable(f"the checkpoint does not fit this model or its optimizers: {error}") from error
+        super().resume(placed)
         set_rng_states(state["rank_rng"][self.ranks.rank], self.device)
 
+    def begin(self) -> None:
+        """Go to another run's checkpoint if this one forks from it. Raises `ForkError`."""
+        fork = self.config.fork
+        if fork is None:
+            return
+        state = state_at(self.config, fork)
+        try:
+            self._check_ranks(state)
+            placed = self._placed(perturbed(self.config, self.step.model, state))
+        except (NotResumable, KeyError, ValueError, RuntimeError) as error:
+            raise ForkError(
+                f"the checkpoint of run {fork.run} does not fit these ranks or this model: {error}"
+            ) from error
+        own = {"rng": state["rank_rng"][self.ranks.rank]}
+        enter(self.config, fork, self.step, self.data, {**placed, **own})
+
+    def _check_ranks(self, state: dict[str, Any]) -> None:
+        if len(state.get("rank_rng", ())) != self.ranks.size:
+            raise NotResumable(f"the checkpoint was not made by {self.ranks.size} ranks")
+
+    def _placed(self, state: dict[str, Any]) -> dict[str, Any]:
+        return scattered(self.step, state) if self.is_sharded else state
+
     def _state(self) -> dict[str, Any]:
-        return {**super()._state(), "rank_rng": self.ranks.gathered(rng_states(self.device))}
+        """As one process has it; a collective, of which rank 0 alone needs the result."""
+        state = {**super()._state(), "rank_rng": self.ranks.gathered(rng_states(self.device))}
+        return gathered(state, keep=self.ranks.rank == 0) if self.is_sharded else state
 
     def _checkpoint_due(self) -> bool:
         every = self.config.checkpoint_every_steps
+        if self.number in self.config.keep_steps:
+            return True
         if self.number >= self.config.steps:
             return False
         return bool(self._is_checkpoint_due or (every and self.number % every == 0))

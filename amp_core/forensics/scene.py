@@ -12,14 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from amp_core.config import RunConfig
-from amp_core.errors import NotResumable
+from amp_core.errors import ForkError, NotResumable
 from amp_core.forensics.execution import State, tensors_of
 from amp_core.forensics.subject import Subject
+from amp_core.forking import begin, built
 from amp_core.optimizers import checked_optimizers
 from amp_core.precision import precision_for
 from amp_core.resume import restore, set_rng_states
 from amp_core.seeding import seed_everything
-from amp_core.setup import build_step, device_named
+from amp_core.setup import device_named
 from amp_core.step import TrainStep
 from amp_core.telemetry.gradients import gradient_norms
 from amp_core.torch_private.tensors import tree_map
@@ -70,9 +71,11 @@ class _Rerun:
     def __init__(self, config: RunConfig, workload: Workload, checkpoint: dict[str, Any] | None) -> None:
         """Raises `NotResumable` if the checkpoint does not fit."""
         precision = precision_for(config.recipe, device_named(config.device))
-        self.step = build_step(workload, config.recipe, precision, config.seed, config.steps, config.init_perturbation)
+        self.step = built(config, workload, precision)
         self.data = TrainingData(workload, config.seed)
-        if checkpoint is not None:
+        if checkpoint is None:
+            begin(config, self.step, self.data)
+        else:
             restore(config, self.step, checkpoint)
             self.data.forward_to(checkpoint["data"])
             set_rng_states(checkpoint["rng"], precision.device)
@@ -102,7 +105,7 @@ def find_scene(
     """
     try:
         rerun = _Rerun(config, workload, checkpoint)
-    except NotResumable:
+    except (NotResumable, ForkError):
         return None
     with rerun.step.precision.applied(rerun.step.model):
         for current in range(number + 1, step + 1):

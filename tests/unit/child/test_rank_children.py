@@ -9,8 +9,9 @@ import psutil
 import pytest
 from tests_child import Watched, is_alive, wait_until
 
+from amp_core.checkpoints import load
 from amp_core.config import Distribution, WorkloadRef, parse_recipe
-from amp_core.events import Checkpointed, Evaluated, Failed, Finished, NoCheckpoint, Started
+from amp_core.events import Checkpointed, Evaluated, Failed, Finished, Started
 from worker.limits import group_rss_bytes
 
 Watch = Callable[..., Watched]
@@ -45,12 +46,25 @@ def test_two_ranks_make_one_record(ranks: Callable[..., Watched], tmp_path: Path
     assert len(list(folder.iterdir())) == 2
 
 
-def test_shards_say_that_they_write_no_checkpoints(ranks: Callable[..., Watched], tmp_path: Path) -> None:
-    ended = ranks("blocks", distribution=Distribution(strategy="fsdp"), checkpoint_dir=str(tmp_path / "kept")).end()
-    assert ended.exit_code == 0, ended.log
-    (told,) = ended.all(NoCheckpoint)
-    assert told.final
-    assert "fsdp" in told.message
+def test_shards_are_killed_and_go_on(ranks: Callable[..., Watched], tmp_path: Path) -> None:
+    """One file that holds the whole model, written by rank 0; the killed run's losses go on bitwise."""
+    sharded = {"distribution": Distribution(strategy="fsdp"), "steps": 14}
+    calm = ranks("blocks", **sharded).end()
+    folder = tmp_path / "kept"
+    writing = {**sharded, "checkpoint_dir": str(folder), "checkpoint_every_steps": 5}
+    broken = ranks("blocks", **writing, flush_interval_s=0.0)
+    wait_until(lambda: len(broken.all(Checkpointed)) >= 1, 90)
+    broken.child.kill()
+    path = Path(broken.all(Checkpointed)[-1].path)
+    step = int(path.name[5:15])
+    state = load(path)
+    assert state["model"]["blocks.0.1.weight"].shape == (24, 8)
+    assert state["optimizers"][0]["state"][0]["momentum_buffer"].shape == (8,)
+    resumed = ranks("blocks", **writing, attempt=2, resume_from=(str(path),)).end()
+    assert resumed.exit_code == 0, resumed.log
+    assert resumed.all(Started)[0].resumed_step == step
+    assert resumed.trace() == calm.trace()[step:]
+    assert resumed.all(Finished)[0].metrics == calm.all(Finished)[0].metrics
 
 
 def test_the_rank_that_failed_is_named(ranks: Callable[..., Watched]) -> None:

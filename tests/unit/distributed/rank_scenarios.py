@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from amp_core.config import Distribution, RunConfig, WorkloadRef, parse_recipe
+from amp_core.config import Distribution, Fork, RunConfig, WorkloadRef, parse_recipe
 from amp_core.events import Evaluated, Event, Finished, Segment, Started, StepSkipped
 
 FILE = Path(__file__).with_name("rank_workloads.py")
@@ -34,7 +34,12 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "fsdp reduced in bf16": {"recipe": {"precision": "32-true", "reduce_dtype": "bf16"}, "strategy": "fsdp"},
     "fsdp overflow": {"recipe": FP16, "workload": "one-rank-overflows", "strategy": "fsdp"},
     "ddp resumed": {"recipe": FP16, "workload": "dropped", "resumes": True},
+    "fsdp resumed": {"recipe": FP16, "workload": "dropped", "strategy": "fsdp", "resumes": True},
+    "fsdp adam resumed": {"recipe": "bf16-mixed", "workload": "two-adams", "strategy": "fsdp", "resumes": True},
+    "ddp forked": {"recipe": "32-true", "workload": "dropped", "forks": True},
+    "fsdp forked": {"recipe": "32-true", "workload": "two-adams", "strategy": "fsdp", "forks": True},
 }  # fmt: skip
+STEPS, FORKED_AT = 14, 6
 
 
 def config_of(
@@ -47,22 +52,31 @@ def config_of(
     params: dict[str, Any] | None = None,
     resumes: bool = False,
     resume_from: tuple[str, ...] = (),
+    forks: bool = False,
+    fork_of: str | None = None,
+    **fields: Any,
 ) -> RunConfig:
+    given: dict[str, Any] = {"seed": 4, "steps": STEPS, **fields}
+    if forks:
+        given["keep_steps"] = (FORKED_AT,)
+    if fork_of is not None:
+        made_by = {"run": 1, "step": FORKED_AT, "seed": 4, "steps": STEPS}
+        given |= {"fork": Fork(name=Path(fork_of).name, path=fork_of, **made_by), "keep_steps": ()}
+        given["steps"] = STEPS - FORKED_AT
     return RunConfig(
         run_id=1,
         attempt=1,
         workload=WorkloadRef(name=workload, path=str(FILE), params=params or {}),
         recipe=parse_recipe(recipe),
-        seed=4,
-        steps=14,
         eval_every=5,
         numerics_every=4,
         num_threads=1,
         ranks=ranks,
         distribution=Distribution(strategy=strategy),  # type: ignore[arg-type]
-        checkpoint_dir=str(folder) if resumes else None,
+        checkpoint_dir=str(folder) if resumes or forks else None,
         checkpoint_every_steps=6 if resumes and not resume_from else 0,
         resume_from=resume_from,
+        **given,
     )
 
 

@@ -57,6 +57,25 @@ class OneRankOverflows(Blocks):
             yield x, y
 
 
+class TwoAdams(Blocks):
+    """Two optimizers with moments and counters, a schedule, and a layer whose rows two ranks cannot share evenly."""
+
+    def model(self) -> nn.Module:
+        model = Residual()
+        model.head = nn.Sequential(nn.Linear(8, 5), nn.Dropout(0.2), nn.Linear(5, 4))
+        return model
+
+    def optimizers(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+        assert isinstance(model, Residual)
+        return [
+            torch.optim.AdamW(model.blocks.parameters(), lr=1e-2),
+            torch.optim.Adam(model.head.parameters(), lr=1e-2),
+        ]
+
+    def schedule(self, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LRScheduler:
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+
+
 class Dropped(Blocks):
     """With dropout, whose masks differ from rank to rank; for resuming."""
 

@@ -22,13 +22,19 @@ def main(out: Path) -> None:
     seen: dict[str, Any] = {}
     for name, fields in SCENARIOS.items():
         config = config_of(**fields, ranks=ranks.size, folder=out / name)
-        if fields.get("resumes"):
+        if fields.get("resumes") or fields.get("forks"):
             first = list(train_rank(config, load(config.workload), ranks, bool, bool))
             path = [str(event.path) for event in first if type(event).__name__ == "Checkpointed"][-1]
             shared: list[Any] = [path]
             dist.broadcast_object_list(shared)
-            config = config_of(**fields, ranks=ranks.size, folder=out / f"{name}-again", resume_from=(shared[0],))
+            there = {"resume_from": (shared[0],)} if fields.get("resumes") else {"fork_of": shared[0]}
+            again = {**fields, **there, "ranks": ranks.size, "folder": out / f"{name}-again"}
+            config = config_of(**again)
             seen[f"{name}, undisturbed"] = told(first)
+            if fields.get("forks"):
+                for title, change in (("another seed", {"seed": 5}), ("control", {"init_perturbation": 1e-6})):
+                    other = config_of(**again, **change)
+                    seen[f"{name}, {title}"] = told(train_rank(other, load(other.workload), ranks, bool, bool))
         seen[name] = told(train_rank(config, load(config.workload), ranks, bool, bool))
     (out / f"{ranks.rank}.json").write_text(json.dumps(seen))
     dist.barrier()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from rank_scenarios import SCENARIOS, config_of, told
+from rank_scenarios import FORKED_AT, SCENARIOS, config_of, told
 
 from amp_core.config import Recipe
 from amp_core.distributed.sharding import shard
@@ -22,7 +22,7 @@ from amp_core.training import train
 
 Told = dict[str, Any]
 TOLERANCE = {"32-true": 2e-5, "bf16-mixed": 2e-2, "16-mixed": 4e-3, "bf16-true": 6e-2}
-ALIKE = [name for name in SCENARIOS if "resumed" not in name]
+ALIKE = [name for name in SCENARIOS if "resumed" not in name and "forked" not in name]
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +95,25 @@ def test_a_reduction_in_less_precision_shows(ranks: list[dict[str, Told]]) -> No
     assert exact[-1] != reduced[-1]
 
 
-def test_a_resumed_run_equals_an_undisturbed_one(ranks: list[dict[str, Told]]) -> None:
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if "resumed" in name])
+def test_a_resumed_run_equals_an_undisturbed_one(name: str, ranks: list[dict[str, Told]]) -> None:
     for rank in ranks:
-        calm, resumed = rank["ddp resumed, undisturbed"], rank["ddp resumed"]
+        calm, resumed = rank[f"{name}, undisturbed"], rank[name]
         assert resumed["resumed_step"] == 12, resumed["not_resumed"]
         assert resumed["series"]["train/loss"] == calm["series"]["train/loss"][12:]
         assert resumed["finished"] == calm["finished"]
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if "forked" in name])
+def test_a_fork_goes_on_as_its_run_would(name: str, ranks: list[dict[str, Told]]) -> None:
+    for rank in ranks:
+        whole, fork = rank[f"{name}, undisturbed"], rank[name]
+        assert fork["series"]["train/loss"] == whole["series"]["train/loss"][FORKED_AT:]
+        assert fork["finished"]["metrics"] == whole["finished"]["metrics"]
+        other, control = (rank[f"{name}, {which}"]["series"]["train/loss"] for which in ("another seed", "control"))
+        assert other[0] != fork["series"]["train/loss"][0]
+        assert control != fork["series"]["train/loss"]
+        assert control == pytest.approx(fork["series"]["train/loss"], rel=1e-3)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
