@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from amp_core import events
 from amp_core.config import Recipe
 from amp_core.verdict.evidence import BenchmarkEvidence, ExperimentEvidence, Primary, RunEvidence
+from server.comparisons.losses import Curve, losses_of
 from server.db.tables import Event, Experiment, Run
-from server.metrics.read import windows
 
 MAX_NUMERICS_STEPS = 48  # of a long run, evenly chosen, the same steps of every run
 
@@ -32,10 +32,7 @@ EVENT_TYPES: dict[str, type[events.Event]] = {
     )
 }
 Kind = TypeVar("Kind", bound=events.Event)
-Curve = tuple[tuple[int, ...], tuple[float, ...]]
 NOTHING: Curve = ((), ())
-LOSS = "train/loss"
-MAX_LOSS_POINTS = 400
 Told = dict[type[events.Event], list[Any]]  # what a run said, by kind, in its order
 
 
@@ -52,7 +49,7 @@ def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
     ).all()
     told = _events_of(session, experiment.id)
     train = [run for run in runs if run.kind == "train"]
-    losses = _losses(session, [run.id for run in train if run.role != "control"])
+    losses = losses_of(session, [run for run in train if run.role != "control"])
     return ExperimentEvidence(
         experiment_id=experiment.id,
         workload=plan["workload"],
@@ -74,15 +71,6 @@ def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
         submission=plan.get("submission") or {},
         wall_s=_wall_s(runs),
     )
-
-
-def _losses(session: Session, run_ids: Sequence[int]) -> dict[int, Curve]:
-    """The loss of each run, thinned: enough points for its smoothed course."""
-    found: dict[int, Curve] = {}
-    for run_id, by_name in windows(session, run_ids, [LOSS], max_points=MAX_LOSS_POINTS).items():
-        points = by_name[LOSS].points
-        found[run_id] = (tuple(points.steps.tolist()), tuple(points.values.tolist()))
-    return found
 
 
 def _events_of(session: Session, experiment_id: int) -> dict[int, Told]:
