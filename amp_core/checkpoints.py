@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import IO, Any, BinaryIO, cast
 
 import torch
 
+from amp_core.checkpoint_names import checksum_of, name_of, step_of
 from amp_core.errors import NotResumable
 
 FORMAT = 1
-_NAME = re.compile(r"step-(\d{10})-([0-9a-f]{32})\.pt")
 _BLOCK_BYTES = 1 << 20
 
 
@@ -51,7 +50,7 @@ class Checkpoints:
             if not self._has_proved:
                 _load(temporary)
                 self._has_proved = True
-            path = self._folder / f"step-{step:010d}-{_digest(temporary)}.pt"
+            path = self._folder / name_of(step, _digest(temporary))
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -64,18 +63,12 @@ class Checkpoints:
 
         Of a kept step the newest file stays in any case.
         """
-        files = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
+        files = [path for path in self._folder.iterdir() if step_of(path.name) is not None]
         files.sort(key=lambda path: (path == newest, path.stat().st_mtime_ns), reverse=True)
         held = {step: path for path in reversed(files) if (step := step_of(path.name)) in self._kept_steps}
         for path in files[self._keep :]:
             if path not in held.values():
                 path.unlink(missing_ok=True)
-
-
-def step_of(name: str) -> int | None:
-    """The step in the name of a checkpoint file; None for another file's."""
-    named = _NAME.fullmatch(name)
-    return None if named is None else int(named[1])
 
 
 class _Noting:
@@ -125,14 +118,14 @@ def load_first(paths: Sequence[str]) -> tuple[dict[str, Any] | None, list[str]]:
 
 def load(path: Path) -> dict[str, Any]:
     """The state in a checkpoint file. Raises `NotResumable` if it is missing, damaged or of another format."""
-    named = _NAME.fullmatch(path.name)
-    if named is None:
+    checksum = checksum_of(path.name)
+    if checksum is None:
         raise NotResumable(f"{path.name} is no checkpoint: its name must be step-<step>-<checksum>.pt")
     try:
         digest = _digest(path)
     except OSError as error:
         raise NotResumable(f"checkpoint {path.name} cannot be read: {error.strerror or error}") from error
-    if digest != named[2]:
+    if digest != checksum:
         raise NotResumable(f"checkpoint {path.name} is damaged: its content has the checksum {digest}")
     state = _load(path)
     if state.get("format") != FORMAT:

@@ -204,8 +204,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run begins instead of at its seed's weights: the checkpoint of run ``run`` after its step ``step``.
 
     ``name`` is the checkpoint's file, ``path`` where it lies on this host. ``seed`` and ``steps`` are those of the run
-    that made it: with the same seed the data go on where they stood, and learning rates follow the schedule of its whole
-    length. docs/decisions/0110-forks.md tells the rest.
+    that made it: with the same seed the data go on where they stood, and learning rates follow the schedule of its
+    whole length. docs/decisions/0110-forks.md tells the rest.
     """
 
     run: int

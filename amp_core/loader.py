@@ -134,6 +134,7 @@ def _describe_class(path: Path, source_hash: str, name: str, found: type[Workloa
                 "resolution": metric.resolution,
             },
             "is_script": issubclass(found, ScriptWorkload),
+            "may_schedule": found.schedule is not Workload.schedule,
             "parameters": [_describe_parameter(parameter) for parameter in found.parameters()],
         }
         json.dumps(description)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amp_core.verdict import sentences
+from amp_core.verdict import segment, sentences
 from amp_core.verdict.comparison import Control, Finding, Quality, Reason, RecipeComparison, Verdict
 from amp_core.verdict.evidence import ExperimentEvidence
 from amp_core.verdict.gain import is_slower, times
@@ -57,7 +57,7 @@ def _as_good(evidence: ExperimentEvidence, quality: Quality) -> str:
     assert quality.mean_harm is not None
     assert quality.interval is not None
     return (
-        f"As good as {evidence.baseline.name}: "
+        f"As good as {evidence.baseline.name}{segment.over(evidence)}: "
         f"{_metric(evidence)} {_is_shift(evidence, quality.mean_harm)} on average, "
         f"{sentences.worst_case(evidence.primary, quality.interval[1])}; the margin is "
         f"{sentences.margin_text(evidence.primary)}."
@@ -68,7 +68,7 @@ def _unsafe(evidence: ExperimentEvidence, quality: Quality, findings: Sequence[F
     fatal = next((finding.sentence for finding in findings if finding.severity == "fatal"), None)
     if _is_worse(quality) and quality.mean_harm is not None:
         change = f"{_metric(evidence)} {_is_shift(evidence, quality.mean_harm)} on average"
-        text = f"Worse than {evidence.baseline.name}: {change}."
+        text = f"Worse than {evidence.baseline.name}{segment.over(evidence)}: {change}."
         return f"{text} {fatal}" if fatal else text
     assert fatal is not None
     return fatal
@@ -89,7 +89,7 @@ def headline(evidence: ExperimentEvidence, recipes: Sequence[RecipeComparison], 
     if unsettled and control is not None and control.passes is False:
         return control.sentence
     if unsettled:
-        return _unsettled_headline(unsettled)
+        return _unsettled_headline(evidence, unsettled)
     return _bad_headline(evidence, recipes)
 
 
@@ -99,7 +99,8 @@ def _good_headline(evidence: ExperimentEvidence, good: Sequence[RecipeComparison
     uppers = [one.quality.interval[1] for one in good if one.quality is not None and one.quality.interval is not None]
     number = sentences.worst_case(evidence.primary, max(uppers))
     return (
-        f"{names} {verb} as good as {evidence.baseline.name} ({_metric(evidence)} {number}){_caution_clause(good)}"
+        f"{names} {verb} as good as {evidence.baseline.name}{segment.over(evidence)} ({_metric(evidence)} {number})"
+        f"{_caution_clause(good)}"
         f"{_gain_clause(evidence, good)}."
     )
 
@@ -128,11 +129,12 @@ def _gain_clause(evidence: ExperimentEvidence, good: Sequence[RecipeComparison])
     return f"; {sentences.recipe_listing([one.recipe for one in measured])} not faster on {here}"
 
 
-def _unsettled_headline(unsettled: Sequence[RecipeComparison]) -> str:
+def _unsettled_headline(evidence: ExperimentEvidence, unsettled: Sequence[RecipeComparison]) -> str:
     first = unsettled[0]
     reason = next((one.sentence for one in first.reasons if one.severity == "caution"), first.sentence)
     step = f" {first.next_step.sentence.split(':')[0].rstrip('.')}." if first.next_step is not None else ""
-    return f"Not settled for {sentences.recipe_listing([one.recipe for one in unsettled])}. {reason}{step}"
+    names = sentences.recipe_listing([one.recipe for one in unsettled])
+    return f"Not settled for {names}{segment.over(evidence)}. {reason}{step}"
 
 
 def _bad_headline(evidence: ExperimentEvidence, recipes: Sequence[RecipeComparison]) -> str:
@@ -145,10 +147,10 @@ def _bad_headline(evidence: ExperimentEvidence, recipes: Sequence[RecipeComparis
         if one.quality is not None and one.quality.mean_harm is not None and _is_worse(one.quality)
     ]
     if len(harms) < len(recipes):
-        return f"{who} safe to use. {next(one.sentence for one in recipes if one.findings)}"
+        return f"{who} safe to use{segment.over(evidence)}. {next(one.sentence for one in recipes if one.findings)}"
     best = "" if len(recipes) == 1 else " of the best"
     loss = sentences.shift(evidence.primary, min(harms))
-    return f"{who} as good as {name}: {_metric(evidence)}{best} is {loss} on average."
+    return f"{who} as good as {name}{segment.over(evidence)}: {_metric(evidence)}{best} is {loss} on average."
 
 
 def _is_worse(quality: Quality) -> bool:
@@ -200,7 +202,7 @@ def _worth_saying(recipes: Sequence[RecipeComparison]) -> list[RecipeComparison]
 def why_of(evidence: ExperimentEvidence, control: Control | None) -> str:
     """How the words were reached, in the terms of the method."""
     text = (
-        "Runs are paired by seed: same initial weights, data order and dropout stream. "
+        f"Runs are paired by seed: {segment.pairing(evidence)}. "
         f"{_metric(evidence)} at the last evaluation; harm is candidate minus baseline in the bad direction. "
         "SAFE needs a non-inferiority test at one-sided 5 % against the margin of "
         f"{sentences.margin_text(evidence.primary)}, fixed at submission; UNSAFE needs the whole 90 % interval beyond "
@@ -208,7 +210,7 @@ def why_of(evidence: ExperimentEvidence, control: Control | None) -> str:
     )
     if control is not None:
         text += (
-            " A/A control: the baseline against itself, initial weights perturbed by 1e-6 relative, "
+            f" A/A control: the baseline against itself, {segment.perturbed(evidence)} perturbed by 1e-6 relative, "
             "within the margin by two one-sided tests."
         )
     return text

@@ -201,6 +201,18 @@ class PrimaryText(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
 
 
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a training that was judged: ``horizon`` steps after ``step`` of run ``run_id``, which was to have
+    ``steps``.
+    """
+
+    run_id: int
+    step: int
+    horizon: int
+    steps: int
+    sentence: str
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of one experiment. ``state`` is ``so_far`` until every planned run has ended."""
 
@@ -217,6 +229,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     num_runs: int
     num_ended: int
+    segment: Segment | None = None
 
 
 def spell(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from amp_core.config import Recipe
-from amp_core.verdict import sentences
+from amp_core.verdict import segment, sentences
 from amp_core.verdict.comparison import Control
 from amp_core.verdict.evidence import ExperimentEvidence, RunEvidence
 
@@ -20,6 +20,7 @@ def conditions_of(evidence: ExperimentEvidence) -> dict[str, Any]:
     conditions: dict[str, Any] = {
         "workload": evidence.workload,
         "steps": evidence.steps,
+        "forked_from": f"step {evidence.fork.step:,} of run {evidence.fork.run_id}" if evidence.fork else None,
         "num_seeds": len(evidence.seeds),
         "seeds": list(evidence.seeds),
         "device": evidence.device,
@@ -90,7 +91,7 @@ def _host(device: str) -> str:
 
 def caveats_of(evidence: ExperimentEvidence, control: Control | None) -> list[str]:
     """Plain sentences about what the verdict does not cover."""
-    caveats = [f"True for {evidence.steps:,} steps of {evidence.workload} on {sentences.device_text(evidence.device)}."]
+    caveats = [segment.validity(evidence)]
     emulated = [
         recipe
         for recipe in evidence.candidates

@@ -93,12 +93,21 @@ class BenchmarkEvidence(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in FINAL_STATES
 
 
+class Forked(msgspec.Struct, frozen=True, kw_only=True):
+    """Where all training runs began: the checkpoint after ``step`` of a run that was to have ``steps``."""
+
+    run_id: int
+    step: int
+    steps: int
+
+
 class ExperimentEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """One experiment: its plan, fixed at submission, and everything its runs have reported so far.
 
     ``runs`` holds the training runs of every recipe, ``control_runs`` the A/A control. ``submission`` is the request
     body as it was given, from which follow-up submissions are made. ``wall_s`` is the time from the first start to
-    the last end, or None.
+    the last end, or None. ``fork`` is where the training runs began, None for the weights of their seeds; ``steps``
+    counts from there.
     """
 
     experiment_id: int
@@ -116,6 +125,7 @@ class ExperimentEvidence(msgspec.Struct, frozen=True, kw_only=True):
     device: str = "cpu"
     submission: dict[str, Any] = {}
     wall_s: float | None = None
+    fork: Forked | None = None
 
     def runs_of(self, recipe: str) -> dict[int, RunEvidence]:
         """The training runs of a recipe by seed."""

@@ -23,6 +23,7 @@ from amp_core.verdict.gain import gain_of
 from amp_core.verdict.next_step import next_step_of
 from amp_core.verdict.quality import baseline_of, control_of, floor_of, quality_of, with_holm
 from amp_core.verdict.reasons import conclude
+from amp_core.verdict.segment import segment_of
 from amp_core.verdict.skips import lost_fraction
 from amp_core.verdict.stability import findings_of, is_healthy
 
@@ -58,6 +59,7 @@ def judge(evidence: ExperimentEvidence) -> Comparison:
         why=answers.why_of(evidence, control),
         num_runs=len(evidence.all_runs),
         num_ended=sum(run.is_final for run in evidence.all_runs),
+        segment=segment_of(evidence),
     )
 
 

@@ -180,14 +180,17 @@ def submission_of(
     name = str(evidence.submission.get("name") or evidence.workload)
     primary = evidence.primary
     room = _SERVER_LIMIT_OF_NAME - len(purpose) - 3
+    length: dict[str, Any] = {"steps": evidence.steps}
+    if (fork := evidence.fork) is not None:  # whose horizon is the length
+        length = {"fork": {"run": fork.run_id, "step": fork.step, "horizon": evidence.steps}}
     return {
         **evidence.submission,
+        **length,
         "name": f"{name[:room]} ({purpose})",
         "workload": evidence.workload,
         "recipes": [_recipe_object(evidence.baseline), *candidates],
         "baseline": evidence.baseline.name,
         "seeds": list(seeds),
-        "steps": evidence.steps,
         "device": evidence.device,
         "primary": {
             "metric": primary.metric,

@@ -11,6 +11,7 @@ import numpy as np
 from amp_core.verdict import sentences
 from amp_core.verdict.comparison import Baseline, Control, Holm, Pair, Quality, SeedValue
 from amp_core.verdict.evidence import ExperimentEvidence, Primary, RunEvidence
+from amp_core.verdict.segment import perturbed
 from amp_core.verdict.statistics import (
     MIN_PAIRS,
     Floats,
@@ -201,8 +202,8 @@ def _control_sentence(
     reach = sentences.amount(primary, max(abs(float(interval.lower)), abs(float(interval.upper))))
     if passes:
         return (
-            f"{name} against itself, its initial weights changed by one part in a million, moves {label} by at most "
-            f"{reach}: that is what no difference looks like here."
+            f"{name} against itself, its {perturbed(evidence)} changed by one part in a million, moves {label} by at "
+            f"most {reach}: that is what no difference looks like here."
         )
     return (
         f"This experiment cannot tell: {name} against itself may already differ by {reach}, and the margin is "

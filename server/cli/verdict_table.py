@@ -19,6 +19,8 @@ def print_comparison(comparison: Json, url: str) -> None:
     said = _Said(console)
     console.print()
     said.line(comparison["headline"], style="bold")
+    if comparison.get("segment"):
+        said.line(comparison["segment"]["sentence"], indent=2)
     for statement in comparison.get("statements", []):
         said.line(statement, indent=2)
     _print_table(console, comparison)

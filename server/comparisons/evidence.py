@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from amp_core import events
 from amp_core.config import Recipe
-from amp_core.verdict.evidence import BenchmarkEvidence, ExperimentEvidence, Primary, RunEvidence
+from amp_core.verdict.evidence import BenchmarkEvidence, ExperimentEvidence, Forked, Primary, RunEvidence
 from server.comparisons.losses import Curve, losses_of
 from server.db.tables import Event, Experiment, Run
 
@@ -70,7 +70,12 @@ def evidence_of(session: Session, experiment: Experiment) -> ExperimentEvidence:
         device=str(plan["device"]),
         submission=plan.get("submission") or {},
         wall_s=_wall_s(runs),
+        fork=_forked(plan.get("fork")),
     )
+
+
+def _forked(fork: dict[str, Any] | None) -> Forked | None:
+    return None if not fork else Forked(run_id=fork["run"], step=fork["step"], steps=fork["steps"])
 
 
 def _events_of(session: Session, experiment_id: int) -> dict[int, Told]:

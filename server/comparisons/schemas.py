@@ -166,6 +166,16 @@ class RecipeComparisonOut(BaseModel):
     divergence: DivergenceOut | None = Field(default=None, description="Null where this cannot be told.")
 
 
+class SegmentOut(BaseModel):
+    """The part of a training that was judged, when the runs were forked from a checkpoint."""
+
+    run_id: int
+    step: int
+    horizon: int = Field(description="Steps after it.")
+    steps: int = Field(description="How many steps that run was to have.")
+    sentence: str
+
+
 class ComparisonOut(BaseModel):
     """One experiment's answer."""
 
@@ -182,3 +192,4 @@ class ComparisonOut(BaseModel):
     why: str
     num_runs: int
     num_ended: int
+    segment: SegmentOut | None = Field(default=None, description="Null where whole trainings were compared.")
