@@ -48,6 +48,19 @@ class Settings(BaseSettings):
         max_length=200,
         description="Name of this worker, unique among all; unset means the host's name.",
     )
+    worker_host: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Name of the machine of this worker; unset means its host name. A run on several hosts takes "
+        "workers whose machines differ.",
+    )
+    advertise_address: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_.:-]{1,200}$",
+        description="Name or address under which other workers reach this one, where a run on several hosts meets; "
+        "unset takes the address that leads to the database or the broker.",
+    )
     worker_slots: int = Field(default=1, ge=1, le=64, description="Runs at once on a CPU host.")
     worker_threads: int | None = Field(
         default=None, ge=1, description="Torch threads of a run; unset means cores/slots."

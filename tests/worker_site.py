@@ -89,7 +89,7 @@ class Site:
             session.add(User(id=1, name="ann", role="admin", created_at=now))
             session.add(Project(id=1, name="default", created_at=now))
         for path in BUNDLED.glob("[a-z]*.py"):
-            self._list(path)
+            self._list(path, path.stem.replace("_", "-"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -131,7 +131,7 @@ class Site:
         """Write a workload file; its class is named like the file."""
         path = self.workloads / f"{stem}.py"
         path.write_text(source)
-        self._list(path)
+        self._list(path, stem)
 
     def submit(
         self,
@@ -145,7 +145,7 @@ class Site:
     ) -> list[int]:
         """Queue one run per seed, in FP32 unless ``recipe`` says otherwise, and ring the doorbell."""
         row = self._workload(workload)
-        columns = {name: config.pop(name) for name in ("max_attempts", "priority") if name in config}
+        columns = {name: config.pop(name) for name in ("max_attempts", "priority", "num_hosts") if name in config}
         params, recipe = config.pop("params", {}), config.pop("recipe", FP32)
         now = datetime.now(UTC)
         with self.database.write() as session:
@@ -234,12 +234,12 @@ class Site:
             f"== {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in self.folder.glob("*.log")
         )
 
-    def _list(self, path: Path) -> None:
+    def _list(self, path: Path, name: str) -> None:
         """List a file as a worker would have, so that no test waits for torch to be imported once more."""
         now = datetime.now(UTC)
         with self.database.write() as session:
             session.add(
-                Workload(name=path.stem, source_hash=source_hash(path), path=str(path), first_seen_at=now, seen_at=now,
+                Workload(name=name, source_hash=source_hash(path), path=str(path), first_seen_at=now, seen_at=now,
                          description={DESCRIBED_BY: VERSION}, error=None)
             )  # fmt: skip
 

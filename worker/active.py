@@ -11,6 +11,7 @@ class Requests:
 
     ``cancel``: someone wants it to stop. ``pause``: someone wants it to stop, and to go on later. ``lost``: it is no
     longer ours, so nothing may be written any more. ``abandon``: this worker stops, and leaves the attempt open.
+    ``broken``: another host of the run has failed or was lost.
     """
 
     def __init__(self) -> None:
@@ -18,6 +19,7 @@ class Requests:
         self.pause = threading.Event()
         self.lost = threading.Event()
         self.abandon = threading.Event()
+        self.broken = threading.Event()
 
 
 class ActiveRuns:
@@ -26,17 +28,31 @@ class ActiveRuns:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_attempt: dict[tuple[int, int], Requests] = {}
+        self._nodes: dict[tuple[int, int], int] = {}  # of attempts on several hosts: which of them this one is
 
-    def add(self, run_id: int, attempt: int) -> Requests:
-        """Begin to renew the lease of an attempt that was just claimed."""
+    def add(self, run_id: int, attempt: int, node: int | None = None) -> Requests:
+        """Begin to renew the lease of an attempt that was just claimed, or of its ``node`` on one of several hosts."""
         requests = Requests()
         with self._lock:
             self._by_attempt[run_id, attempt] = requests
+            if node is not None:
+                self._nodes[run_id, attempt] = node
         return requests
 
     def remove(self, run_id: int, attempt: int) -> None:
         with self._lock:
             self._by_attempt.pop((run_id, attempt), None)
+            self._nodes.pop((run_id, attempt), None)
+
+    def led(self) -> list[tuple[int, int]]:
+        """Attempts on several hosts of which this is the first."""
+        with self._lock:
+            return [attempt for attempt, node in self._nodes.items() if node == 0]
+
+    def joined(self) -> list[tuple[int, int]]:
+        """Attempts on several hosts of which this is a further one."""
+        with self._lock:
+            return [attempt for attempt, node in self._nodes.items() if node > 0]
 
     def attempts(self) -> list[tuple[int, int]]:
         with self._lock:
@@ -57,6 +73,13 @@ class ActiveRuns:
             for attempt in attempts:
                 if attempt in self._by_attempt:
                     self._by_attempt[attempt].lost.set()
+
+    def break_off(self, attempts: Collection[tuple[int, int]]) -> None:
+        """Another host of these has failed or was lost: they end here, too."""
+        with self._lock:
+            for attempt in attempts:
+                if attempt in self._by_attempt:
+                    self._by_attempt[attempt].broken.set()
 
     def abandon_all(self) -> None:
         """The worker stops: kill every child and leave the attempts open."""

@@ -12,6 +12,7 @@ import msgspec
 
 from amp_core.errors import AmpError
 from amp_core.launcher import Launcher
+from server.broker.publish import ring
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.logs import bound_run
@@ -19,13 +20,16 @@ from server.queue.claim import ClaimedRun, claim
 from server.queue.policy import Policy
 from server.settings import Settings
 from worker.active import ActiveRuns, Requests
+from worker.advertise import endpoint
 from worker.artifact_store import ArtifactStore
 from worker.checkpoints import drop_checkpoints, with_checkpoints
 from worker.ending import Ending, Reason
 from worker.fetched_sources import fetch_source
+from worker.partners import Partners
 from worker.record import Recorder
 from worker.run_config import limits_of, run_config
 from worker.scratch import scratch_of
+from worker.seat_record import SeatRecorder
 from worker.shared_checkpoints import CheckpointUploads
 from worker.slots import Slot, SlotPool
 from worker.supervise import Supervision
@@ -104,8 +108,9 @@ class Foreman:
             try:
                 with self._database.write() as session:
                     claimed = claim(
-                        session, self._worker_id, names, self._settings.lease_s, policy=self._policy, free_bytes=memory
-                    )
+                        session, self._worker_id, names, self._settings.lease_s, policy=self._policy,
+                        free_bytes=memory, endpoint=lambda: endpoint(self._settings),
+                    )  # fmt: skip
             except StoreUnavailable as error:
                 _log.log(logging.DEBUG if self._is_store_away else logging.WARNING, "nothing can be claimed: %s", error)
                 self._is_store_away = True
@@ -113,12 +118,17 @@ class Foreman:
             self._is_store_away = False
             if claimed is None:
                 return None
-            requests = self.active.add(claimed.run_id, claimed.attempt)  # before anything that may take long
-            return self._slots.take(claimed.devices), claimed, requests
+            node = None if claimed.gang is None else claimed.gang.node
+            requests = self.active.add(claimed.run_id, claimed.attempt, node)  # before anything that may take long
+            slots = self._slots.take(claimed.devices)
+        if claimed.gang is not None and node == 0:
+            ring(self._settings, claimed.gang.num_hosts)  # the other hosts' seats wait for them
+        return slots, claimed, requests
 
     def _run(self, slots: Slots, claimed: ClaimedRun, requests: Requests) -> None:
         """Run one claimed attempt; whatever goes wrong here, the slot is free afterwards and the run not stuck."""
-        scratch = scratch_of(self._settings.data_dir, claimed.run_id, claimed.attempt)
+        node = 0 if claimed.gang is None else claimed.gang.node
+        scratch = scratch_of(self._settings.data_dir, claimed.run_id, claimed.attempt, node)
         with bound_run(claimed.run_id):
             try:
                 self._supervise(slots, claimed, requests, scratch)
@@ -133,7 +143,8 @@ class Foreman:
     def _supervise(self, slots: Slots, claimed: ClaimedRun, requests: Requests, scratch: Path) -> None:
         if self._stopping.is_set():
             requests.abandon.set()
-        recorder = Recorder(self._database, self._spool_folder, claimed.run_id, claimed.attempt, requests.lost)
+        is_further = claimed.gang is not None and claimed.gang.node > 0  # the first host keeps the run's record
+        recorder = self._recorder(claimed, requests)
         try:
             path = self._source(claimed)
             config = run_config(claimed, slots[0], path, scratch, self._settings)
@@ -144,12 +155,22 @@ class Foreman:
             recorder.finish(Ending(outcome="failed", reason=_refusal(error)), requests.abandon)
             return
         limits = limits_of(claimed, self._settings)
-        _log.info("attempt %d begins on %s", claimed.attempt, ", ".join(claimed.devices))
-        uploads = CheckpointUploads(self._artifacts, claimed.run_id, self._settings.max_artifact_bytes)
-        ended = Supervision(recorder, self._launcher_of(slots), config, limits, requests, uploads).run()
-        if ended:
+        where = "" if claimed.gang is None else f", host {claimed.gang.node + 1} of {claimed.gang.num_hosts}"
+        _log.info("attempt %d begins on %s%s", claimed.attempt, ", ".join(claimed.devices), where)
+        uploads, partners = None, None
+        if not is_further:
+            uploads = CheckpointUploads(self._artifacts, claimed.run_id, self._settings.max_artifact_bytes)
+        if claimed.gang is not None and not is_further:
+            partners = Partners(self._database, claimed, requests, 2 * self._settings.lease_s)
+        ended = Supervision(recorder, self._launcher_of(slots), config, limits, requests, uploads, partners).run()
+        if ended and not is_further:
             drop_checkpoints(self._database, claimed.run_id, self._settings.data_dir, self._artifacts)
         _log.info("attempt %d %s", claimed.attempt, "has ended" if ended else "was left open")
+
+    def _recorder(self, claimed: ClaimedRun, requests: Requests) -> Recorder | SeatRecorder:
+        if claimed.gang is not None and claimed.gang.node > 0:
+            return SeatRecorder(self._database, claimed, requests.lost)
+        return Recorder(self._database, self._spool_folder, claimed.run_id, claimed.attempt, requests.lost)
 
     def _source(self, claimed: ClaimedRun) -> Path:
         """The workload's file here, or as another worker recorded it where that is allowed."""

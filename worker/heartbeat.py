@@ -15,6 +15,7 @@ from server.db.tables import Worker
 from server.db.upgrade import expected_version, found_version
 from server.queue.clock import store_now
 from server.queue.lease import renew, stop_requests
+from server.queue.seats import broken_of, over_of
 from server.settings import Settings
 from worker.active import ActiveRuns
 from worker.readings import Devices, store_readings
@@ -67,8 +68,7 @@ class Heartbeat:
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + self._settings.heartbeat_s
                     self.beat()
-                else:
-                    self.look_for_requests()
+                self.look_for_requests()
                 if self._is_store_away:
                     _log.info("the store is back")
                 self._is_store_away = False
@@ -114,9 +114,14 @@ class Heartbeat:
         self._told = words
 
     def look_for_requests(self) -> None:
-        """Pass on requests to cancel or to pause that came in since the last look."""
+        """Pass on requests to cancel or to pause that came in since the last look, and how other hosts of a run are."""
         run_ids = [run_id for run_id, _ in self._active.attempts()]
         if run_ids:
+            led, joined = self._active.led(), self._active.joined()
             with self._database.read() as session:
                 asked = stop_requests(session, run_ids)
+                broken = broken_of(session, led) if led else frozenset()
+                over = over_of(session, joined) if joined else frozenset()
             self._active.stop(cancelled=asked.cancelled, paused=asked.paused)
+            self._active.break_off(broken)
+            self._active.lose(over)

@@ -17,6 +17,7 @@ from server.db.engine import Database
 from server.db.errors import LeaseLost, StoreUnavailable
 from server.metrics.write import store_frames, store_log
 from server.queue.finish import finish
+from server.queue.reap import lose
 from worker.ending import Ending, Reason
 from worker.spool import EndRecord, FrameRecord, LogRecord, Record, Spool, SpoolFull, attempt_of, spool_path
 
@@ -187,6 +188,9 @@ def store_records(session: Session, run_id: int, attempt: int, records: Sequence
     for record in records:
         if isinstance(record, EndRecord):
             ending = record.ending
+            if ending.outcome == "lost":
+                lose(session, run_id, attempt, ending.reason or {"kind": "lost"}, ending.exit_code)
+                continue
             finish(session, run_id, attempt, ending.outcome, ending.reason, ending.exit_code)
 
 

@@ -33,6 +33,11 @@ def worker_name(settings: Settings) -> str:
     return settings.worker_name or socket.gethostname()
 
 
+def machine_name(settings: Settings) -> str:
+    """The machine of this worker, as the settings or the system call it."""
+    return settings.worker_host or socket.gethostname()
+
+
 def register(session: Session, settings: Settings, slots: list[Slot]) -> int:
     """Make or take over the row of this worker's name and return its id. The worker shows as ``starting`` work later.
 
@@ -40,7 +45,7 @@ def register(session: Session, settings: Settings, slots: list[Slot]) -> int:
         NameTaken: if a process that lives, here or on another host, uses the name.
     """
     now = store_now(session)
-    name, host = worker_name(settings), socket.gethostname()
+    name, host = worker_name(settings), machine_name(settings)
     worker = session.execute(select(Worker).where(Worker.name == name).with_for_update()).scalar_one_or_none()
     if worker is None:
         worker = Worker(name=name)

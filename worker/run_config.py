@@ -22,6 +22,10 @@ def run_config(claimed: ClaimedRun, slot: Slot, workload_path: Path, scratch: Pa
     `amp_core.errors.RecipeError` for a row this version cannot run.
     """
     known = {name: value for name, value in claimed.config.items() if name in RunConfig.__struct_fields__}
+    distribution = known.get("distribution", {})
+    if (gang := claimed.gang) is not None:
+        meeting = {"nnodes": gang.num_hosts, "node_rank": gang.node, "rdzv_endpoint": gang.endpoint}
+        distribution = {**distribution, **meeting}
     workload: dict[str, Any] = {**known.get("workload", {}), "name": claimed.workload_name, "path": str(workload_path)}
     return msgspec.convert(
         {
@@ -34,6 +38,7 @@ def run_config(claimed: ClaimedRun, slot: Slot, workload_path: Path, scratch: Pa
             "steps": claimed.steps,
             "workload": workload,
             "device": slot.kind,
+            "distribution": distribution,
             "num_threads": known.get("num_threads") or threads_per_run(settings),
             "scratch_dir": str(scratch),
         },

@@ -12,12 +12,12 @@ from server.db.base import table_of
 from server.db.engine import Database
 from server.db.tables import Run
 
-_NAME = re.compile(r"(\d+)-(\d+)")
+_NAME = re.compile(r"(\d+)-(\d+)(?:-\d+)?")
 
 
-def scratch_of(data_dir: Path, run_id: int, attempt: int) -> Path:
-    """Where an attempt's child works."""
-    return data_dir / "scratch" / f"{run_id}-{attempt}"
+def scratch_of(data_dir: Path, run_id: int, attempt: int, node: int = 0) -> Path:
+    """Where an attempt's child works; on further hosts, which may share this folder, each in one of its own."""
+    return data_dir / "scratch" / (f"{run_id}-{attempt}-{node}" if node else f"{run_id}-{attempt}")
 
 
 def drop_left_scratch(database: Database, data_dir: Path) -> list[tuple[int, int]]:
@@ -26,14 +26,15 @@ def drop_left_scratch(database: Database, data_dir: Path) -> list[tuple[int, int
     Returns those attempts. Raises `StoreUnavailable`; nothing is dropped then.
     """
     named = ((path, _NAME.fullmatch(path.name)) for path in (data_dir / "scratch").glob("*-*"))
-    folders = {(int(name[1]), int(name[2])): path for path, name in named if name is not None}
+    folders = [((int(name[1]), int(name[2])), path) for path, name in named if name is not None]
     if not folders:
         return []
     run = table_of(Run).c
     with database.read() as session:
-        asked = select(run.id, run.attempt).where(run.id.in_({run_id for run_id, _ in folders}), run.state == "running")
+        ids = {run_id for (run_id, _), _ in folders}
+        asked = select(run.id, run.attempt).where(run.id.in_(ids), run.state == "running")
         at_work = {(run_id, attempt) for run_id, attempt in session.connection().execute(asked)}
-    left = [attempt for attempt in folders if attempt not in at_work]
-    for attempt in left:
-        shutil.rmtree(folders[attempt], ignore_errors=True)
-    return left
+    left = [(attempt, path) for attempt, path in folders if attempt not in at_work]
+    for _, path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    return list(dict.fromkeys(attempt for attempt, _ in left))

@@ -17,7 +17,9 @@ from worker.active import Requests
 from worker.ending import REMEDIES, Ending, Evidence, Reason, ending_of
 from worker.limits import group_rss_bytes, num_oom_kills, readable_bytes
 from worker.log_capture import LogCapture
+from worker.partners import Partners
 from worker.record import Recorder
+from worker.seat_record import SeatRecorder
 from worker.shared_checkpoints import WAIT_S, CheckpointUploads
 
 TICK_S = 0.1
@@ -44,19 +46,21 @@ class Supervision:
     """Runs one child. `run` blocks in the slot's thread; other threads ask it to stop through ``requests``.
 
     A cancel asks the child to stop, and kills it after a grace; so does a pause, with time for a checkpoint. A lost or
-    abandoned attempt's child is killed at once, and the attempt stays open.
+    abandoned attempt's child is killed at once, and the attempt stays open. ``partners`` are the other hosts of a run
+    that begins on this one: when one of them breaks, the child is killed, and they say how the attempt ended.
     """
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Recorder | SeatRecorder,
         launcher: Launcher,
         config: RunConfig,
         limits: Limits,
         requests: Requests,
         uploads: CheckpointUploads | None = None,
+        partners: Partners | None = None,
     ) -> None:
-        self._requests, self._uploads = requests, uploads
+        self._requests, self._uploads, self._partners = requests, uploads, partners
         self._recorder, self._launcher = recorder, launcher
         self._config, self._limits = config, limits
         self._step = 0
@@ -77,12 +81,16 @@ class Supervision:
         except Exception as error:  # noqa: BLE001 - a fault of this worker must not leave the run without an end
             _log.error("supervising run %d failed", self._config.run_id, exc_info=error)
             ending = Ending(outcome="failed", reason=_worker_fault(error))
+        if self._partners is not None and ending is not None:
+            ending = self._partners.judged(ending)
         if self._requests.lost.is_set():
             ending = None
         elif self._recorder.failure is not None and ending is not None:
             ending = replace(ending, outcome="failed", reason=self._recorder.failure)
         if self._uploads is not None:  # before anybody else can go on with the run
-            self._uploads.finish(WAIT_S if ending is not None and ending.outcome in ("paused", "failed") else 0.0)
+            self._uploads.finish(
+                WAIT_S if ending is not None and ending.outcome in ("paused", "failed", "lost") else 0.0
+            )
         stored = self._recorder.finish(ending, give_up=self._requests.abandon)
         return stored and ending is not None
 
@@ -128,6 +136,8 @@ class Supervision:
                 self._kill(child, fault)
             elif now - started > self._limits.max_time_s:
                 self._kill(child, self._time_limit())
+            elif self._requests.broken.is_set():
+                self._kill(child, None)
             elif self._requests.cancel.is_set():
                 self._cancel(child, now)
             elif self._requests.pause.is_set():

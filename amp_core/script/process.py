@@ -12,7 +12,7 @@ import queue
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -61,11 +61,13 @@ def relayed(
     stops: Stops,
     what: str,
     num_lines: int,
+    noted: Callable[[Event], object] = bool,
 ) -> Iterator[Event]:
     """Start ``argv`` with the run in its surroundings and yield what it says, until it ends.
 
-    `Finished` comes last and only with exit code 0, or when the run stopped early on purpose. A signal that killed the
-    process kills this one in the same way, so that the record says what happened.
+    ``noted`` is called with each event, also with those that say how it ended. `Finished` comes last and only with
+    exit code 0, or when the run stopped early on purpose. A signal that killed the process kills this one in the same
+    way, so that the record says what happened.
 
     Raises:
         ProcessFailed: with the process's own failure, or its exit code.
@@ -80,8 +82,10 @@ def relayed(
     while True:
         try:
             for event in events:
+                noted(event)
                 if isinstance(event, Finished | Failed):
-                    last = last or event  # of several ranks, the first to fail has the reason
+                    if last is None or _is_consequence(last):  # of several ranks, the first to fail has the reason
+                        last = event
                 else:
                     yield event
         except Interrupted:  # thrown in at the yield: the line has told the process, which hands over the rest
@@ -89,6 +93,11 @@ def relayed(
             continue
         break
     yield from _ended(process.wait(), last, what)
+
+
+def _is_consequence(event: Finished | Failed) -> bool:
+    """Whether a rank says only that another one is gone."""
+    return isinstance(event, Failed) and event.kind == "peer"
 
 
 def _ended(code: int, last: Finished | Failed | None, what: str) -> Iterator[Event]:

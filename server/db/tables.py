@@ -29,6 +29,7 @@ from server.db.team_tables import ReportVersion as ReportVersion
 from server.db.webhook_tables import Delivery as Delivery
 from server.db.webhook_tables import Webhook as Webhook
 from server.db.worker_tables import DeviceReading as DeviceReading
+from server.db.worker_tables import Seat as Seat
 from server.db.worker_tables import Usage as Usage
 from server.db.worker_tables import Worker as Worker
 
@@ -168,7 +169,8 @@ class Run(Base):
 
     ``attempt`` counts the attempts begun. While ``running``, ``worker_id`` holds the lease until ``lease_expires_at``;
     whoever writes for the run must still hold it (`server.db.errors.LeaseLost`). A run takes ``num_devices`` devices of
-    one host that have what ``needs`` says (`server.queue.needs`). ``expected_s`` is what such runs took so far.
+    each of ``num_hosts`` hosts (a `Seat` each if several) that have what ``needs`` says (`server.queue.needs`).
+    ``expected_s`` is what such runs took so far.
     """
 
     __tablename__ = "runs"
@@ -186,6 +188,7 @@ class Run(Base):
     state: Mapped[str] = mapped_column(String(16))  # queued, running, paused, completed, failed, cancelled
     device: Mapped[str] = mapped_column(String(16), default=_from_config("device", "cpu"), server_default="cpu")
     num_devices: Mapped[int] = mapped_column(Integer, default=1, server_default="1")
+    num_hosts: Mapped[int] = mapped_column(Integer, default=1, server_default="1")
     needs: Mapped[str] = mapped_column(String(400), default="", server_default="")
     max_time_s: Mapped[float | None] = mapped_column(default=_from_config("max_time_s", None))
     expected_s: Mapped[float | None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Integer, String, Text, false
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ForeignKey, Index, Integer, String, Text, false, text
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.db.base import Base, Id
 
@@ -30,6 +30,42 @@ class Worker(Base):
     clock_skew_s: Mapped[float | None]  # this host's clock less the store's, measured at a heartbeat
     problem: Mapped[str | None] = mapped_column(Text)  # why it takes no runs although it lives
     lost_at: Mapped[datetime | None]  # when it was found silent, until it answers again
+
+
+class Seat(Base):
+    """The part of a run's attempt on one of several hosts; a run on one host has none. Node 0 keeps the record.
+
+    ``state``: reserved (its worker has not begun), taken, ended. ``machine`` is the worker's host, ``devices`` are
+    those it gave. All nodes meet at ``endpoint``. ``outcome``: completed, failed, lost, stopped (as asked), or released
+    (the attempt was over before it); ``log`` is the end of what its processes wrote, for nodes above 0.
+    """
+
+    __tablename__ = "seats"
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
+    node: Mapped[int] = mapped_column(Integer, primary_key=True)
+    worker_id: Mapped[int] = mapped_column(ForeignKey("workers.id", ondelete="CASCADE"))
+    machine: Mapped[str] = mapped_column(String(200))
+    state: Mapped[str] = mapped_column(String(16))
+    devices: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
+    endpoint: Mapped[str] = mapped_column(String(300))
+    reserved_at: Mapped[datetime]
+    taken_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    lease_expires_at: Mapped[datetime]
+    outcome: Mapped[str | None] = mapped_column(String(16))
+    reason: Mapped[dict[str, Any] | None]
+    exit_code: Mapped[int | None] = mapped_column(Integer)
+    log: Mapped[str] = mapped_column(Text, default="", server_default="")
+    worker: Mapped[Worker] = relationship()
+    __table_args__ = (
+        Index(
+            "ix_seats_open",
+            "worker_id",
+            sqlite_where=text("state <> 'ended'"),
+            postgresql_where=text("state <> 'ended'"),
+        ),
+    )
 
 
 class Usage(Base):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,16 +13,23 @@ from sqlalchemy.orm import Session
 from server.db.base import table_of
 from server.db.tables import Attempt, Experiment, Run, Worker, Workload
 from server.queue.clock import store_now
+from server.queue.cluster import Device, Host, has_room
 from server.queue.policy import Policy
-from server.queue.schedule import Choice, Device, Host, decide
-from server.queue.snapshot import read_cluster, read_heads
+from server.queue.schedule import Choice, decide
+from server.queue.seats import ReservedSeat, reserve_seats, reserved_for, take_seat
+from server.queue.snapshot import host_of, read_cluster, read_heads, read_waiting
 from server.queue.usage import charge_ended
 
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(6384993)")  # any key of our own, the same for every worker
 
 _run, _experiment = table_of(Run).c, table_of(Experiment).c
 _worker, _workload = table_of(Worker).c, table_of(Workload).c
-_WORKER = select(_worker.name, _worker.draining, _worker.problem).where(_worker.id == bindparam("worker_id"))
+_WORKER = select(_worker.name, _worker.draining, _worker.problem, _worker.devices, _worker.labels, _worker.host).where(
+    _worker.id == bindparam("worker_id")
+)
+_ROW = (
+    _run.id, _run.experiment_id, _run.attempt, _run.kind, _run.role, _run.recipe, _run.seed, _run.steps, _run.config
+)  # fmt: skip
 _LEASE = (
     update(table_of(Run))
     .where(_run.id == bindparam("run_id"), _run.state == "queued")
@@ -31,10 +38,9 @@ _LEASE = (
         lease_expires_at=bindparam("until"), device=bindparam("on"), step=0, ended_at=None, reserved_at=None,
         reason=null(), numerics=None, environment=null(), result=null(),
     )
-    .returning(
-        _run.id, _run.experiment_id, _run.attempt, _run.kind, _run.role, _run.recipe, _run.seed, _run.steps, _run.config
-    )
+    .returning(*_ROW)
 )  # fmt: skip
+_HELD = select(*_ROW).where(_run.id == bindparam("run_id"))
 _RESERVE = (
     update(table_of(Run))
     .where(_run.id == bindparam("run_id"), _run.state == "queued")
@@ -54,8 +60,17 @@ _IS_RUNNING = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gang:
+    """Where a worker sits in a run on several hosts: which ``node`` of ``num_hosts``, and where they all meet."""
+
+    node: int
+    num_hosts: int
+    endpoint: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClaimedRun:
-    """One attempt of one run, leased to a worker. ``config`` is the row's, see `server.db.tables.Run`."""
+    """One attempt of one run, leased to a worker, or its seat in one. ``config`` is as in `server.db.tables.Run`."""
 
     run_id: int
     experiment_id: int
@@ -69,6 +84,7 @@ class ClaimedRun:
     workload_name: str
     source_hash: str
     devices: tuple[str, ...]
+    gang: Gang | None = None
 
 
 def claim(
@@ -80,12 +96,15 @@ def claim(
     *,
     policy: Policy | None = None,
     free_bytes: Mapping[str, int] | None = None,
+    endpoint: Callable[[], str] = str,
 ) -> ClaimedRun | None:
     """Take the run that `server.queue.schedule.decide` gives this worker; None when nothing fits, or it is drained.
 
+    A seat in a run on several hosts that waits for this worker comes first, also when it is drained.
     ``devices_free`` names a device once for each free slot (``cpu``, ``cuda:0``); ``free_bytes`` is the memory free on
-    some of them now. Two workers never get the same run, and no limit is overrun: runs are handed out one after the
-    other (SQLite serialises writers, PostgreSQL by an advisory lock), and the run's state is checked in the update.
+    some of them now. ``endpoint`` is asked where the hosts of a run shall meet that begins on this one. Two workers
+    never get the same run, and no limit is overrun: runs are handed out one after the other (SQLite serialises
+    writers, PostgreSQL by an advisory lock), and the run's state is checked in the update.
     """
     if not devices_free:
         return None
@@ -94,15 +113,22 @@ def claim(
         connection.execute(_ONE_AT_A_TIME)
     now = now or store_now(session)
     policy = policy or Policy(lease_s=lease_s)
-    name, draining, problem = connection.execute(_WORKER, {"worker_id": worker_id}).one()
-    if draining or problem is not None:
+    name, draining, problem, devices, labels, machine = connection.execute(_WORKER, {"worker_id": worker_id}).one()
+    if problem is not None:
+        return None
+    here = host_of(worker_id, devices, labels, machine, name)
+    free = _free(here, devices_free, free_bytes or {})
+    for seat in reserved_for(connection, worker_id):
+        taken, free = _seated(session, seat, here, free, now, lease_s)
+        if taken is not None:
+            return taken
+    if draining or not free:
         return None
     heads = read_heads(session)
     if not heads:
         return None
     usage = charge_ended(session, now, policy.half_life_s)
     cluster = read_cluster(session, now, policy, usage, worker_id)
-    free = _free(cluster.hosts[worker_id], devices_free, free_bytes or {})
     while True:
         decision = decide(heads, cluster, worker_id, free)
         if decision.first is not None:
@@ -112,6 +138,8 @@ def claim(
         claimed = _leased(connection, decision.choice, worker_id, now, lease_s)
         if claimed is not None:
             _begin(connection, claimed, name, now)
+            if decision.choice.others:
+                claimed = _gathered(connection, claimed, (worker_id, *decision.choice.others), endpoint(), now, lease_s)
             return claimed
         heads.remove(decision.choice.run)  # cancelled or paused meanwhile
 
@@ -132,12 +160,39 @@ def _leased(connection: Connection, choice: Choice, worker_id: int, now: datetim
     row = connection.execute(_LEASE, given).one_or_none()
     if row is None:
         return None
+    return _claimed(connection, row, choice.devices)
+
+
+def _claimed(connection: Connection, row: Any, devices: Sequence[str]) -> ClaimedRun:
     workload_name, source_hash = connection.execute(_WORKLOAD, {"experiment_id": row.experiment_id}).one()
     return ClaimedRun(
         run_id=row.id, experiment_id=row.experiment_id, attempt=row.attempt, kind=row.kind, role=row.role,
         recipe=row.recipe, seed=row.seed, steps=row.steps, config=row.config, workload_name=workload_name,
-        source_hash=source_hash, devices=choice.devices,
+        source_hash=source_hash, devices=tuple(devices),
     )  # fmt: skip
+
+
+def _gathered(
+    connection: Connection, claimed: ClaimedRun, workers: Sequence[int], endpoint: str, now: datetime, lease_s: float
+) -> ClaimedRun:
+    """The same with a seat for every host, or none of it: all is one transaction."""
+    reserve_seats(connection, claimed.run_id, claimed.attempt, workers, claimed.devices, endpoint, now, lease_s)
+    return replace(claimed, gang=Gang(node=0, num_hosts=len(workers), endpoint=endpoint))
+
+
+def _seated(
+    session: Session, seat: ReservedSeat, here: Host, free: list[Device], now: datetime, lease_s: float
+) -> tuple[ClaimedRun | None, list[Device]]:
+    """Take a seat that waits, or keep the devices it needs while they are not all free; and what is left for others."""
+    connection = session.connection()
+    run = read_waiting(session, seat.run_id)
+    serving = [device for device in free if device.kind == seat.device and here.serves(run, device)]
+    fitting = [device.name for device in serving if has_room(device, run)][: run.num_devices]
+    if len(fitting) < run.num_devices or not take_seat(connection, seat, fitting, now, lease_s):
+        return None, [device for device in free if device not in serving]
+    row = connection.execute(_HELD, {"run_id": seat.run_id}).one()
+    gang = Gang(node=seat.node, num_hosts=seat.num_hosts, endpoint=seat.endpoint)
+    return replace(_claimed(connection, row, fitting), gang=gang), free
 
 
 def _begin(connection: Connection, claimed: ClaimedRun, worker_name: str, now: datetime) -> None:

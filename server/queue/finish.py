@@ -14,6 +14,7 @@ from server.queue.clock import store_now
 from server.queue.durations import learn
 from server.queue.lease import hold
 from server.queue.pause import put_aside
+from server.queue.seats import close_seats
 from server.webhooks.outbox import announce_failure
 
 Outcome = Literal["completed", "failed", "cancelled", "paused"]
@@ -69,8 +70,10 @@ def end_attempt(
     now: datetime,
     exit_code: int | None = None,
 ) -> None:
-    """Close the row of the run's current attempt, and fold what it left: it writes no more."""
+    """Close the row of the run's current attempt and its seats, and fold what it left: it writes no more."""
     fold(session, run.id, run.attempt)
+    if run.num_hosts > 1:
+        close_seats(session, run.id, run.attempt, outcome, now)
     session.execute(
         update(Attempt)
         .where(Attempt.run_id == run.id, Attempt.number == run.attempt, Attempt.ended_at.is_(None))

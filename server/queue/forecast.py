@@ -18,8 +18,9 @@ from sqlalchemy.orm import Session
 
 from server.db.tables import Run, Worker
 from server.queue.clock import store_now
+from server.queue.cluster import Cluster, Queued, Running, num_machines
 from server.queue.policy import Policy
-from server.queue.schedule import Cluster, Queued, Running, over_limit, rank
+from server.queue.schedule import over_limit, rank
 from server.queue.simulate import Simulation
 from server.queue.snapshot import read_cluster, read_queue
 from server.queue.usage import usage_at
@@ -89,11 +90,23 @@ def forecast(waiting: Sequence[Queued], cluster: Cluster, half_life_s: float) ->
 
 def note_of(run: Queued, cluster: Cluster) -> str | None:
     """What holds a run back besides the runs before it, in words; None when nothing does."""
-    if not any(host.could_run(run) for host in cluster.hosts.values()):
+    if run.num_hosts > 1 and not cluster.could_run(run):
+        return _too_few_hosts(run, cluster)
+    if not cluster.could_run(run):
         devices = f"{run.num_devices} devices" if run.num_devices > 1 else "a device"
         kind = "" if run.device == "auto" else f" ({run.device})"
         return f"no live worker has {devices}{kind} with what it needs: {run.needs}"
     return over_limit(run, cluster)
+
+
+def _too_few_hosts(run: Queued, cluster: Cluster) -> str:
+    kind = "" if run.device == "auto" else f" ({run.device})"
+    each = f"{run.num_devices} free devices{kind}" if run.num_devices > 1 else f"a free device{kind}"
+    connected, fitting = num_machines(cluster.hosts.values()), num_machines(cluster.hosts_for(run))
+    counted = f"{connected} connected"
+    if fitting < connected:
+        counted += f", {fitting or 'none'} of them with what it needs: {run.needs}"
+    return f"needs {run.num_hosts} hosts with {each} each; {counted}"
 
 
 def _expected(run: Queued) -> float:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from server.db.errors import LeaseLost
 from server.db.tables import Run
 from server.queue.clock import store_now
+from server.queue.seats import renew_seat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ def renew(
     lease_s: float,
     now: datetime | None = None,
 ) -> Renewal:
-    """Prolong the leases of ``attempts``, pairs of run id and attempt number.
+    """Prolong the leases of ``attempts``, pairs of run id and attempt number: of whole runs, or of a seat in one.
 
     A lease that has expired but that nobody has reaped yet is still ours, and is prolonged.
     """
@@ -50,9 +51,13 @@ def renew(
             update(Run)
             .where(Run.id == run_id, Run.attempt == attempt, Run.state == "running", Run.worker_id == worker_id)
             .values(lease_expires_at=expires_at)
-            .returning(Run.cancel_requested_at, Run.pause_requested_at)
+            .returning(Run.cancel_requested_at, Run.pause_requested_at, Run.num_hosts)
         )
         row = session.execute(held).one_or_none()
+        is_seated = row is None or row[2] > 1
+        if is_seated and renew_seat(session, worker_id, run_id, attempt, expires_at) and row is None:
+            asked = select(Run.cancel_requested_at, Run.pause_requested_at, Run.num_hosts).where(Run.id == run_id)
+            row = session.execute(asked).one()
         if row is None:
             lost.add((run_id, attempt))
         elif row[0] is not None:

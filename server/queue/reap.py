@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
-from server.db.tables import Attempt, Run
+from server.db.tables import Attempt, Run, Seat, Worker
 from server.queue.clock import store_now
 from server.queue.finish import OPEN, end_attempt, end_run, settle_experiment
+from server.queue.lease import hold
 from server.queue.pause import put_aside
 
 
@@ -33,16 +34,45 @@ MAX_AHEAD_S = 600.0  # no lease is given for so long, so one that ends later is 
 
 
 def reap(session: Session, now: datetime | None = None, max_ahead_s: float = math.inf) -> list[Reaped]:
-    """End attempts whose lease has expired; requeue their runs while attempts are left, else fail them.
+    """End attempts whose lease, or that of a seat, has expired; requeue their runs while attempts are left, else fail.
 
     So do attempts whose lease ends more than ``max_ahead_s`` from now: nobody renewed it since the clock was set back.
+    A seat that a dead worker never took is nobody's fault: it costs the run no attempt.
     """
     now = now or store_now(session)
     over = Run.lease_expires_at < now
+    seat_over = Seat.lease_expires_at < now
     if math.isfinite(max_ahead_s):
-        over = or_(over, Run.lease_expires_at > now + timedelta(seconds=max_ahead_s))
-    expired = select(Run).where(Run.state == "running", over)
-    return [_lose(session, run, _silence(session, run), now) for run in _locked(session, expired)]
+        ahead = now + timedelta(seconds=max_ahead_s)
+        over = or_(over, Run.lease_expires_at > ahead)
+        seat_over = or_(seat_over, Seat.lease_expires_at > ahead)
+    broken = and_(Run.num_hosts > 1, _has_seat(seat_over))
+    expired = select(Run).where(Run.state == "running", or_(over, broken))
+    reaped = []
+    for run in _locked(session, expired):
+        reason, charged = _silence(session, run, seat_over)
+        run.max_attempts += 0 if charged else 1
+        reaped.append(_lose(session, run, reason, now))
+    return reaped
+
+
+def lose(
+    session: Session,
+    run_id: int,
+    attempt: int,
+    reason: dict[str, Any],
+    exit_code: int | None = None,
+    now: datetime | None = None,
+) -> Reaped:
+    """End an attempt that its own worker calls lost, since another of its hosts broke away. Raises `LeaseLost`."""
+    run = hold(session, run_id, attempt)
+    return _lose(session, run, reason, now or store_now(session), exit_code)
+
+
+def _has_seat(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether the run's attempt has an open seat of which all this is true."""
+    seats = select(Seat.node).where(Seat.run_id == Run.id, Seat.attempt == Run.attempt, Seat.state != "ended")
+    return seats.where(*conditions).exists()
 
 
 class Reaper:
@@ -93,7 +123,8 @@ def release(
     With ``charged`` false (an orderly stop) the lost attempt does not count against the run's ``max_attempts``.
     """
     now = now or store_now(session)
-    held = select(Run).where(Run.state == "running", Run.worker_id == worker_id)
+    seated = and_(Run.num_hosts > 1, _has_seat(Seat.worker_id == worker_id))
+    held = select(Run).where(Run.state == "running", or_(Run.worker_id == worker_id, seated))
     remedy = "A new attempt goes on from the last checkpoint, or from step 1 without one."
     reason = {"kind": "lost", "message": message, "remedy": remedy}
     runs = _locked(session, held)
@@ -127,19 +158,38 @@ def _locked(session: Session, runs: Select[Run]) -> Sequence[Run]:
     return session.scalars(ordered.execution_options(populate_existing=True)).all()
 
 
-def _silence(session: Session, run: Run) -> dict[str, Any]:
-    worker = session.execute(
-        select(Attempt.worker_name).where(Attempt.run_id == run.id, Attempt.number == run.attempt)
-    ).scalar_one_or_none()
-    return {
-        "kind": "lost",
-        "message": f"Worker {worker or 'unknown'} stopped answering during attempt {run.attempt}; its lease ran out.",
-        "remedy": "See whether the worker's host was restarted or ran out of memory, then retry the run.",
-    }
+def _silence(session: Session, run: Run, seat_over: ColumnElement[bool]) -> tuple[dict[str, Any], bool]:
+    """Who fell silent, and whether the attempt counts."""
+    remedy = "See whether the worker's host was restarted or ran out of memory, then retry the run."
+    seat = None if run.num_hosts == 1 else _silent_seat(session, run, seat_over)
+    if seat is None:
+        worker = session.execute(
+            select(Attempt.worker_name).where(Attempt.run_id == run.id, Attempt.number == run.attempt)
+        ).scalar_one_or_none()
+        message = f"Worker {worker or 'unknown'} stopped answering during attempt {run.attempt}; its lease ran out."
+        return {"kind": "lost", "message": message, "remedy": remedy}, True
+    node, state, reserved_at, worker, heartbeat_at = seat
+    who = f"Worker {worker}, host {node + 1} of {run.num_hosts},"
+    if state == "taken":
+        message = f"{who} stopped answering during attempt {run.attempt}; its lease ran out."
+        return {"kind": "lost", "message": message, "remedy": remedy}, True
+    message = f"{who} did not take its seat in attempt {run.attempt}."
+    return {"kind": "lost", "message": message, "remedy": remedy}, heartbeat_at > reserved_at
 
 
-def _lose(session: Session, run: Run, reason: dict[str, Any], now: datetime) -> Reaped:
-    end_attempt(session, run, "lost", reason, now)
+def _silent_seat(session: Session, run: Run, over: ColumnElement[bool]) -> Any:
+    query = (
+        select(Seat.node, Seat.state, Seat.reserved_at, Worker.name, Worker.heartbeat_at)
+        .join(Worker, Worker.id == Seat.worker_id)
+        .where(Seat.run_id == run.id, Seat.attempt == run.attempt, Seat.state != "ended", Seat.node > 0, over)
+        .order_by(Seat.node)
+        .limit(1)
+    )
+    return session.execute(query).one_or_none()
+
+
+def _lose(session: Session, run: Run, reason: dict[str, Any], now: datetime, exit_code: int | None = None) -> Reaped:
+    end_attempt(session, run, "lost", reason, now, exit_code)
     if run.cancel_requested_at is not None:
         end_run(session, run, "cancelled", {**reason, "kind": "cancelled"}, now)
     elif run.pause_requested_at is not None:  # its devices are free, which is what was asked for

@@ -7,10 +7,11 @@ import itertools
 import math
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from server.queue.schedule import HEADS, Choice, Cluster, Device, Queued, Running, decide
+from server.queue.cluster import Cluster, Device, Queued, Running
+from server.queue.schedule import HEADS, Choice, decide
 from server.queue.usage import Account, decayed
 
 Sort = tuple[object, ...]
@@ -18,12 +19,13 @@ Sort = tuple[object, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A run begins: when, on which devices of which worker."""
+    """A run begins: when, on which devices of which worker, and of which ``others`` if it takes several hosts."""
 
     run: Queued
     at_s: float
     worker_id: int
     devices: tuple[str, ...]
+    others: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Backlog:
@@ -58,7 +60,7 @@ def _entry(run: Queued) -> tuple[float, bool, float, int, Queued]:
 
 
 def _sort(run: Queued) -> Sort:
-    return run.user_id, run.project_id, run.device, run.num_devices, run.needs, run.alone
+    return run.user_id, run.project_id, run.device, run.num_devices, run.num_hosts, run.needs, run.alone
 
 
 class Simulation:
@@ -81,7 +83,7 @@ class Simulation:
         self.usage: dict[Account, tuple[float, float]] = {key: (s, begin.now_s) for key, s in begin.usage.items()}
         self._hosts, self._limits = dict(begin.hosts), begin.limits
         self._half_life_s, self._duration_of = half_life_s, duration_of
-        self._running: dict[int, tuple[Running, tuple[str, ...]]] = {}
+        self._running: dict[int, tuple[Running, Mapping[int, tuple[str, ...]]]] = {}
         self._ends: list[tuple[float, int, int]] = []
         self._ids = itertools.count()
         self._free = {
@@ -89,7 +91,8 @@ class Simulation:
             for host in begin.hosts.values()
         }
         for run in begin.running:
-            self._hold(run, self._some_devices(run), ends_of(run))
+            held = {worker_id: self._some_devices(run, worker_id) for worker_id in (run.worker_id, *run.others)}
+            self._hold(run, held, ends_of(run))
 
     def run(self, arrivals: Sequence[Queued] = ()) -> Iterator[Start]:
         """Every start in order of time, until nothing more can happen. ``arrivals`` are sorted by ``created_s``."""
@@ -140,30 +143,40 @@ class Simulation:
         held = Running(
             run_id=run.run_id, user_id=run.user_id, project_id=run.project_id, worker_id=worker_id,
             kind=choice.devices[0].partition(":")[0], started_s=self.now_s, num_devices=run.num_devices,
-            alone=run.alone, expected_s=run.expected_s, limit_s=run.limit_s,
+            alone=run.alone, expected_s=run.expected_s, limit_s=run.limit_s, others=choice.others,
         )  # fmt: skip
-        self._hold(held, choice.devices, self.now_s + self._duration_of(run))
-        return Start(run=run, at_s=self.now_s, worker_id=worker_id, devices=choice.devices)
+        others = {other: self._part_of(run, held.kind, other) for other in choice.others}
+        self._hold(held, {worker_id: choice.devices, **others}, self.now_s + self._duration_of(run))
+        return Start(run=run, at_s=self.now_s, worker_id=worker_id, devices=choice.devices, others=others)
 
-    def _hold(self, run: Running, devices: tuple[str, ...], end_s: float) -> None:
+    def _part_of(self, run: Queued, kind: str, worker_id: int) -> tuple[str, ...]:
+        """The devices that a further worker gives to a run on several hosts, as it chooses them itself."""
+        host = self._hosts[worker_id]
+        fitting = [device.name for device in self._free[worker_id] if device.kind == kind and host.serves(run, device)]
+        assert len(fitting) >= run.num_devices, "the decision counted more free devices than there are"
+        return tuple(fitting[: run.num_devices])
+
+    def _hold(self, run: Running, devices: Mapping[int, tuple[str, ...]], end_s: float) -> None:
         self._running[run.run_id] = (run, devices)
-        free = self._free.get(run.worker_id, [])
-        for name in devices:
-            free.remove(next(device for device in free if device.name == name))
+        for worker_id, names in devices.items():
+            free = self._free.get(worker_id, [])
+            for name in names:
+                free.remove(next(device for device in free if device.name == name))
         heapq.heappush(self._ends, (end_s, next(self._ids), run.run_id))
 
     def _release(self, run_id: int) -> None:
         run, devices = self._running.pop(run_id)
-        host = self._hosts.get(run.worker_id)
-        if host is not None:
-            by_name = {device.name: device for device in host.devices}
-            self._free[run.worker_id].extend(by_name[name] for name in devices)
+        for worker_id, names in devices.items():
+            host = self._hosts.get(worker_id)
+            if host is not None:
+                by_name = {device.name: device for device in host.devices}
+                self._free[worker_id].extend(by_name[name] for name in names)
         account = (run.user_id, run.kind)
         used_s, at_s = self.usage.get(account, (0.0, self.now_s))
-        took_s = run.num_devices * (self.now_s - run.started_s)
+        took_s = run.num_devices * (1 + len(run.others)) * (self.now_s - run.started_s)
         self.usage[account] = (decayed(used_s, self.now_s - at_s, self._half_life_s) + took_s, self.now_s)
 
-    def _some_devices(self, run: Running) -> tuple[str, ...]:
-        """Devices for a run that ran before the simulation began: as many of its kind as it holds."""
-        free: list[Device] = self._free.get(run.worker_id, [])
+    def _some_devices(self, run: Running, worker_id: int) -> tuple[str, ...]:
+        """Devices for a run that ran before the simulation began: as many of its kind as it holds there."""
+        free: list[Device] = self._free.get(worker_id, [])
         return tuple(device.name for device in free if device.kind == run.kind)[: run.num_devices]

@@ -22,8 +22,8 @@ _attempt, _run, _experiment, _usage = (
     table_of(entity).c for entity in (Attempt, Run, Experiment, Usage)
 )  # fmt: skip
 _ENDED = (
-    select(_attempt.run_id, _attempt.number, _attempt.started_at, _attempt.ended_at, _run.device, _run.num_devices,
-           _experiment.owner_id)
+    select(_attempt.run_id, _attempt.number, _attempt.started_at, _attempt.ended_at, _run.device,
+           (_run.num_devices * _run.num_hosts).label("num_devices"), _experiment.owner_id)
     .select_from(
         table_of(Attempt)
         .join(table_of(Run), _run.id == _attempt.run_id)

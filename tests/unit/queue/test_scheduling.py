@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from amp_core.config import parse_recipe
+from server.queue.cluster import Cluster, Device, Host, Limits, Queued, Running
 from server.queue.needs import Needs, needs_of, parse_needs
-from server.queue.schedule import Cluster, Device, Host, Limits, Queued, Running, decide, over_limit, rank
+from server.queue.schedule import decide, over_limit, rank
 
 GPU = frozenset({"bf16", "tf32"})
 OLD_GPU = Host(worker_id=1, devices=(Device(name="cuda:0", memory_bytes=16 << 30), Device(name="cpu")))

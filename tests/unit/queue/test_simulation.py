@@ -6,7 +6,7 @@ from collections import Counter
 from statistics import median
 
 import pytest
-from simulated_queue import HOSTS, PEOPLE, Day, groups, report, shares, simulate, utilisation
+from simulated_queue import HOSTS, PEOPLE, Day, groups, holds, report, shares, simulate, utilisation
 
 
 @pytest.fixture(scope="module", params=[0, 1])
@@ -20,12 +20,21 @@ def test_every_run_starts_once_on_devices_that_nobody_else_holds(day: Day) -> No
     for holder, num_slots in slots.items():
         marks = []
         for start in day.starts:
-            if start.worker_id == holder[0] and holder[1] in start.devices:
+            if holds(start, *holder):
                 marks += [(start.at_s, 1), (day.end_s(start), -1)]
         held = 0
         for _, change in sorted(marks):  # ends before starts at one moment
             held += change
             assert 0 <= held <= num_slots
+
+
+def test_a_run_on_two_hosts_has_its_devices_on_both_from_its_start(day: Day) -> None:
+    """Nothing is held by halves: two of them never wait for each other."""
+    on_two = [start for start in day.starts if start.run.num_hosts == 2]
+    assert len(on_two) >= 10
+    for start in on_two:
+        assert {start.worker_id, *start.others} == {1, 2}
+        assert [len(devices) for devices in (start.devices, *start.others.values())] == [start.run.num_devices] * 2
 
 
 def test_device_time_is_shared_evenly_while_all_want_some(day: Day) -> None:
