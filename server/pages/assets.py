@@ -64,6 +64,23 @@ def _plotly_file() -> Path:
     return Path(package.origin).parent / "package_data" / "plotly.min.js"
 
 
+_FACTORY = (b" : this, () => {\n", b" : this, (() => {\n")
+_FACTORY_END = (b"\n}));", b"\n})));")
+
+
+def compiled_at_once(library: bytes) -> bytes:
+    """Plotly.js with its one large function in parentheses, which changes nothing of what it does.
+
+    Browsers take a function in parentheses as one that is called at once, and compile it while the file still comes,
+    beside the page; otherwise they do so when it is called, and the page stands still for some 150 ms. A library that
+    is wrapped in another way stays as it is.
+    """
+    body = library.rstrip()
+    if library.count(_FACTORY[0]) != 1 or not body.endswith(_FACTORY_END[0]):
+        return library
+    return body.replace(*_FACTORY).removesuffix(_FACTORY_END[0]) + _FACTORY_END[1]
+
+
 class Assets:
     """Every static file of one build of the product; `url` gives the hashed address."""
 
@@ -90,7 +107,7 @@ class Assets:
 
     @cached_property
     def _plotly(self) -> tuple[str, Asset]:
-        content = _plotly_file().read_bytes()
+        content = compiled_at_once(_plotly_file().read_bytes())
         return hashlib.sha256(content).hexdigest()[:16], Asset.of("plotly.min.js", content, level=6)
 
     @cached_property

@@ -10,6 +10,7 @@ from amp_core.verdict.sentences import metric_label
 from server.pages.colours import Style
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif'
+LABELS = 72  # pixels for a title and labels of seven digits: measuring them would draw every axis several times
 THEMES: dict[str, dict[str, str]] = {
     "light": {"text": "#566173", "strong": "#1b2330", "grid": "#e6e9ef", "line": "#c3cad6", "hover": "#ffffff"},
     "dark": {"text": "#9ba8ba", "strong": "#e7ecf3", "grid": "#263040", "line": "#3c4959", "hover": "#202935"},
@@ -67,7 +68,7 @@ class Chart:
 
 def layout(chart: Chart) -> dict[str, Any]:
     """The Plotly layout of a chart without its theme; axis y is the series, y2 the lane below it."""
-    axis: dict[str, Any] = {"showgrid": True, "zeroline": False, "automargin": True, "fixedrange": False}
+    axis: dict[str, Any] = {"showgrid": True, "zeroline": False, "automargin": bool(chart.lane), "fixedrange": False}
     y_axis = axis | {
         "title": {"text": chart.unit, "standoff": 8},
         "tickformat": chart.tick,
@@ -79,7 +80,7 @@ def layout(chart: Chart) -> dict[str, Any]:
     if chart.zero:
         y_axis["rangemode"] = "tozero"
     figure: dict[str, Any] = {
-        "margin": {"l": 56, "r": 12, "t": 10, "b": 38},
+        "margin": {"l": 56 if chart.lane else LABELS, "r": LABELS if chart.also else 12, "t": 10, "b": 42},
         "showlegend": False,
         "hovermode": "closest",
         "dragmode": "zoom",
@@ -88,7 +89,13 @@ def layout(chart: Chart) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "xaxis": axis
-        | {"title": {"text": "step", "standoff": 6}, "tickformat": "~s", "nticks": 7, "rangemode": "tozero"},
+        | {
+            "title": {"text": "step", "standoff": 6},
+            "tickformat": "~s",
+            "nticks": 7,
+            "tickangle": 0,
+            "rangemode": "tozero",
+        },
         "yaxis": y_axis,
     }
     if chart.lane:
@@ -101,7 +108,7 @@ def layout(chart: Chart) -> dict[str, Any]:
             "side": "right",
             "showgrid": False,
             "title": {"text": ", ".join(chart.also), "standoff": 8},
-            "tickformat": "~g",
+            "tickformat": ".3~g",
             "nticks": 6,
         }
     return figure

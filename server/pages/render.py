@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from server.access.dependencies import current_principal
-from server.pages import colours
+from server.pages import colours, regions
 from server.pages.assets import WEB, assets
 from server.pages.compression import compressed
 from server.pages.formats import FILTERS
@@ -68,5 +68,7 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
         now=datetime.now(UTC),
         **context,
     )
-    response = HTMLResponse(html, status_code=status)
+    if status == 200 and template not in WITH_SECRETS and regions.are_asked(request):
+        return compressed(request, regions.changed(request, html))
+    response = HTMLResponse(regions.marked(html), status_code=status)
     return response if template in WITH_SECRETS else compressed(request, response)

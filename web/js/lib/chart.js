@@ -11,7 +11,7 @@
  */
 
 import { AXES, abscissae, placeOf, stepsWithin, timeUnit } from "./axes.js";
-import { loadPlotly } from "./loading.js";
+import { inTurn, loadPlotly, pause } from "./loading.js";
 import { settingsOf } from "./settings.js";
 import { decadeTicks, powerTicks } from "./summary.js";
 import { tracesOf } from "./traces.js";
@@ -85,7 +85,7 @@ export class ChartView {
       const [Plotly] = await Promise.all([loadPlotly(this.shared.data.plotly), this.loaded]);
       while (this.dirty) {
         this.dirty = false;
-        await this.#render(Plotly);
+        await inTurn(() => this.#render(Plotly));
       }
     } catch (error) {
       this.loaded = null; // the next draw asks again
@@ -166,6 +166,7 @@ export class ChartView {
     this.#note(drawing);
     if (drawing.empty && !this.drawn) return this.#say(this.shared.data.waiting ? "No points yet: they appear as runs write them." : "No run wrote this series.");
     const layout = this.#layout(theme, drawing);
+    await pause();
     if (!this.drawn) this.plot.replaceChildren();
     await (this.drawn ? Plotly.react : Plotly.newPlot)(this.plot, drawing.traces, layout, this.shared.data.config);
     if (!this.drawn) this.#listen();
@@ -206,7 +207,7 @@ export class ChartView {
     layout.font.color = colours.text;
     layout.hoverlabel = { bgcolor: colours.hover, bordercolor: colours.line, font: { color: colours.strong, size: 12 }, namelength: 40 };
     for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2, layout.yaxis4].filter(Boolean)) Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
-    this.#place(layout.xaxis);
+    this.#place(layout);
     if (this.chart.marks) Object.assign(layout, this.#divergences(theme));
     if (range) Object.assign(layout.yaxis, { range, autorange: false });
     layout.yaxis.type = log ? "log" : "linear";
@@ -233,14 +234,16 @@ export class ChartView {
     };
   }
 
-  /** The x axis: its title, its range, and ticks in the unit that people would use. @param {Record<string, any>} axis */
-  #place(axis) {
+  /** The x axis: its title, its range, and ticks in the unit that people would use. @param {Record<string, any>} layout */
+  #place(layout) {
+    const axis = layout.xaxis;
     const name = this.settings.axis, last = this.#last() || 1;
     axis.title.text = AXES[name].title;
     if (name === "wall") {
       const firsts = this.#curves().map(({ x }) => x[0]).filter(Number.isFinite);
       const first = firsts.reduce((a, b) => Math.min(a, b), last);
-      Object.assign(axis, { type: "date", tickformat: "", rangemode: "normal", range: this.settings.range ?? [first, last + (last - first) * 0.015] });
+      layout.margin.b += 16; // the date stands under the time
+      Object.assign(axis, { type: "date", tickformat: "", nticks: Math.max(2, Math.floor(this.plot.clientWidth / 110)), rangemode: "normal", range: this.settings.range ?? [first, last + (last - first) * 0.015] });
       return;
     }
     axis.range = this.settings.range ?? [0, last * 1.015]; // a run may make more steps than it said, or say none

@@ -85,28 +85,32 @@ export class Live {
   }
 }
 
+const REGIONS = "application/vnd.ampboard.regions+json";
 let refreshing = false, again = false;
+/** What the server called the content of each region that is shown. @type {Map<string, string> | null} */
+let marks = null;
+
+/** The marks in a page's `data-marks`. Pure. @param {string} text @returns {Map<string, string>} */
+export const marksOf = (text) => new Map(text.split(",").filter(Boolean).map((part) => /** @type {[string, string]} */ (part.split("=", 2))));
 
 /**
- * Fetch this page again and swap every `data-region` that changed; focus and open details stay as they are.
- * @param {(fresh: Document) => void} onSwap
+ * Ask for every `data-region` of this page that changed and swap it; focus and open details stay as they are.
+ * @param {() => void} onSwap
  * @returns {Promise<void>}
  */
 export async function refreshRegions(onSwap = () => {}) {
   if (refreshing) return void (again = true);
   refreshing = true;
+  marks ??= marksOf(document.querySelector("main")?.dataset.marks ?? "");
   try {
-    const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const held = [...marks].map((pair) => pair.join("=")).join(",");
+    const response = await fetch(location.href, { cache: "no-store", headers: { Accept: REGIONS, "Ampboard-Regions": held } });
     if (!response.ok || response.redirected) return;
-    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-    for (const held of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-region]"))) {
-      const region = fresh.querySelector(`[data-region="${held.dataset.region}"]`);
-      if (!region || region.innerHTML === held.innerHTML || held.contains(document.activeElement)) continue;
-      const open = [...held.querySelectorAll("details")].map((details) => details.open);
-      held.replaceChildren(...region.childNodes);
-      held.querySelectorAll("details").forEach((details, index) => (details.open = open[index] ?? details.open));
+    const { regions } = await response.json();
+    for (const [name, { mark, html }] of /** @type {[string, {mark: string, html: string}][]} */ (Object.entries(regions))) {
+      if (swapRegion(name, html)) marks.set(name, mark);
     }
-    onSwap(fresh);
+    onSwap();
   } catch {
     /* the indicator shows a lost connection; the next event tries again */
   } finally {
@@ -116,6 +120,16 @@ export async function refreshRegions(onSwap = () => {}) {
       setTimeout(() => refreshRegions(onSwap), 500);
     }
   }
+}
+
+/** Whether the region shows the new content; one that somebody is in waits. @param {string} name @param {string} html */
+function swapRegion(name, html) {
+  const held = /** @type {HTMLElement | null} */ (document.querySelector(`[data-region="${name}"]`));
+  if (!held || held.contains(document.activeElement)) return false;
+  const open = [...held.querySelectorAll("details")].map((details) => details.open);
+  held.replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
+  held.querySelectorAll("details").forEach((details, index) => (details.open = open[index] ?? details.open));
+  return true;
 }
 
 /**

@@ -15,6 +15,18 @@ export function loadPlotly(url) {
   return loading;
 }
 
+/** Let the browser paint and answer before more is done. @returns {Promise<void>} */
+export const pause = () => new Promise((resume) => setTimeout(resume));
+
+let last = Promise.resolve();
+
+/** Do `work` after what others asked for, each in a task of its own: many charts never draw in one breath. @param {() => Promise<void>} work */
+export function inTurn(work) {
+  const mine = last.then(pause).then(work);
+  last = mine.catch(() => {}); // whoever asked hears of it; the next one goes on
+  return mine;
+}
+
 /**
  * Fetches the points of charts when they come into view, those that come together in one request; points that came live
  * meanwhile stay.

@@ -38,7 +38,7 @@ export function across(runs, xs = runs.map(({ steps }) => steps)) {
   return result;
 }
 
-/** The quantile of sorted numbers, linearly interpolated. @param {number[]} sorted @param {number} q */
+/** The quantile of sorted numbers, linearly interpolated. @param {ArrayLike<number>} sorted @param {number} q */
 export function quantile(sorted, q) {
   const at = (sorted.length - 1) * q;
   const low = Math.floor(at);
@@ -52,9 +52,9 @@ export function quantile(sorted, q) {
  * @returns {{range: [number, number], full: [number, number], clips: boolean} | null} in axis units, log10 on log axes
  */
 export function robustRange(values, { log = false, zero = false } = {}) {
-  const usable = values.filter((value) => Number.isFinite(value) && (!log || value > 0)).map((value) => (log ? Math.log10(value) : value));
-  if (!usable.length) return null;
-  usable.sort((a, b) => a - b);
+  const finite = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
+  if (!finite.length) return null;
+  const usable = Float64Array.from(log ? finite.map(Math.log10) : finite).sort(); // by value, many times faster than an array
   const [min, max] = [usable[0], usable[usable.length - 1]];
   let [low, high] = [min, max];
   if (usable.length >= 20) {

@@ -7,7 +7,7 @@
 
 import { toPoints } from "./points.js";
 
-const MOST_POINTS = 30_000; // over all curves of a chart: what is drawn within a frame or two
+const MOST_POINTS = 20_000; // over all curves of a chart: what is drawn within a frame or two
 const PER_CURVE = 2000;
 const FEWEST = 100;
 

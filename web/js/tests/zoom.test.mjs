@@ -59,9 +59,9 @@ test("one request brings the window of every curve; many curves get fewer points
   });
   const load = closeupLoader("/experiments/1/points");
   const { points: found } = await load("a/b", [5, 9], 50);
-  assert.deepEqual(Object.fromEntries(asked[0].searchParams), { names: "a/b", from: "5", to: "9", max_points: "600" });
+  assert.deepEqual(Object.fromEntries(asked[0].searchParams), { names: "a/b", from: "5", to: "9", max_points: "400" });
   assert.deepEqual([found.get(4)?.steps, found.get(4)?.values, found.get(4)?.attempt], [[5], [NaN], 2]);
   await assert.rejects(load("a/b", [5, 9], 1), /503/);
   assert.equal(asked[1].searchParams.get("max_points"), "2000");
-  assert.deepEqual([1, 15, 30, 50, 10_000].map(limitOf), [2000, 2000, 1000, 600, 100]);
+  assert.deepEqual([1, 15, 30, 50, 10_000].map(limitOf), [2000, 1333, 666, 400, 100]);
 });
