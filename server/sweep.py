@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from server.broker.publish import ring
-from server.comparisons.service import judge_ended
+from server.comparisons.service import Tried, judge_ended
 from server.db.engine import Database
 from server.metrics.leftovers import fold_leftovers
 from server.queue.reap import Reaper, stale_queued
@@ -32,6 +32,7 @@ class Sweep:
         self.database = database
         self.settings = settings
         self.stop = threading.Event()
+        self._tried: Tried = {}
         self._reaper = Reaper(database, patience_s=settings.lease_s)
         self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
 
@@ -66,7 +67,7 @@ class Sweep:
             ring(self.settings, num_waiting)
 
     def _judge(self) -> None:
-        judge_ended(self.database)
+        judge_ended(self.database, self._tried)
         check_rules(self.database)
 
     def _tidy(self) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from amp_core.verdict import as_json, judge
@@ -32,27 +34,50 @@ def comparison_of(session: Session, experiment: Experiment) -> dict[str, Any]:
     return as_json(judge(evidence_of(session, experiment)))
 
 
-def judge_ended(database: Database) -> list[int]:
+Mark = tuple[int, int, datetime | None]  # of an experiment's runs: how many, their attempts together, the last end
+Tried = dict[int, tuple[Mark, float]]  # what was found to have no verdict, and when by `time.monotonic`
+TRY_AGAIN_S = 60.0
+
+
+def judge_ended(database: Database, tried: Tried | None = None) -> list[int]:
     """Judge every experiment whose runs have all ended and which has no verdict yet; return their ids.
 
     Safe to call from several processes at once, and at any time. An experiment that cannot be judged is logged and
-    keeps no other from its verdict.
+    keeps no other from its verdict. Experiments that end without a verdict, such as those without a baseline's runs,
+    would be judged in vain each time: ``tried`` is the caller's to keep, and lets them wait for `TRY_AGAIN_S` unless
+    one of their runs ended anew.
     """
     load_scipy()  # in the background, so that the first page with a comparison does not wait for it
+    tried = {} if tried is None else tried
     with database.read() as session:
-        waiting = session.scalars(
-            select(Experiment.id)
-            .where(Experiment.judged_at.is_(None), Experiment.state.in_(["ended", "cancelled"]))
-            .order_by(Experiment.id)
-        ).all()
+        waiting = _waiting(session)
+    for experiment_id in tried.keys() - waiting.keys():
+        del tried[experiment_id]
     judged = []
-    for experiment_id in waiting:
+    for experiment_id, mark in waiting.items():
+        before, at = tried.get(experiment_id, (None, 0.0))
+        if before == mark and time.monotonic() - at < TRY_AGAIN_S:
+            continue
         try:
             if judge_once(database, experiment_id):
                 judged.append(experiment_id)
+            else:
+                tried[experiment_id] = (mark, time.monotonic())
         except Exception:
             logger.exception("experiment %d could not be judged; it will be tried again", experiment_id)
     return judged
+
+
+def _waiting(session: Session) -> dict[int, Mark]:
+    """The experiments that ended and have no verdict, by id, each with its mark."""
+    query = (
+        select(Experiment.id, func.count(Run.id), func.coalesce(func.sum(Run.attempt), 0), func.max(Run.ended_at))
+        .outerjoin(Run, Run.experiment_id == Experiment.id)
+        .where(Experiment.judged_at.is_(None), Experiment.state.in_(["ended", "cancelled"]))
+        .group_by(Experiment.id)
+        .order_by(Experiment.id)
+    )
+    return {row[0]: (row[1], int(row[2]), row[3]) for row in session.execute(query)}
 
 
 def judge_once(database: Database, experiment_id: int) -> bool:

@@ -18,7 +18,7 @@ from amp_core.verdict import from_json
 from server.comparisons import service
 from server.comparisons.evidence import MAX_NUMERICS_STEPS, evidence_of
 from server.db.engine import Database
-from server.db.tables import Experiment
+from server.db.tables import Experiment, Run
 from server.queue.cancel import retry_run
 
 
@@ -125,6 +125,36 @@ def test_one_unreadable_experiment_keeps_no_other_from_its_verdict(
         session.get_one(Experiment, broken).plan = {}
     assert service.judge_ended(database) == [fine]
     assert f"experiment {broken} could not be judged" in caplog.text
+
+
+def test_what_ends_without_a_verdict_is_not_judged_again_each_time(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incomplete = submit(database, make_plan())
+    play(database, incomplete)
+    with database.write() as session:
+        session.delete(session.get_one(Run, runs_of(database, incomplete)[0].id))  # planned, and never to come
+    judged: list[int] = []
+    once = service.judge_once
+
+    def counted(store: Database, experiment_id: int) -> bool:
+        judged.append(experiment_id)
+        return once(store, experiment_id)
+
+    monkeypatch.setattr(service, "judge_once", counted)
+    tried: service.Tried = {}
+    assert [service.judge_ended(database, tried) for _ in range(3)] == [[], [], []]
+    assert judged == [incomplete]
+    with database.write() as session:
+        session.get_one(Run, runs_of(database, incomplete)[0].id).attempt += 1
+    assert service.judge_ended(database, tried) == []
+    assert judged == [incomplete] * 2, "one of its runs was tried again"
+    monkeypatch.setattr(service, "TRY_AGAIN_S", 0.0)
+    service.judge_ended(database, tried)
+    assert judged == [incomplete] * 3
+    other = submit(database, make_plan())
+    play(database, other)
+    assert service.judge_ended(database, tried) == [other]
 
 
 def test_nan_travels_from_frame_to_json_and_back(any_database: Database) -> None:
