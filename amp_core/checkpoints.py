@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,15 +128,25 @@ def load(path: Path) -> dict[str, Any]:
         raise NotResumable(f"checkpoint {path.name} cannot be read: {error.strerror or error}") from error
     if digest != checksum:
         raise NotResumable(f"checkpoint {path.name} is damaged: its content has the checksum {digest}")
-    state = _load(path)
+    return _of_this_format(_load(path), path.name)
+
+
+def loaded(content: bytes, name: str) -> dict[str, Any]:
+    """The state in a checkpoint file of that name, given its content. Raises `NotResumable` as `load` does."""
+    if (digest := hashlib.sha256(content).hexdigest()[:32]) != checksum_of(name):
+        raise NotResumable(f"checkpoint {name} is damaged: its content has the checksum {digest}")
+    return _of_this_format(_load(io.BytesIO(content)), name)
+
+
+def _of_this_format(state: dict[str, Any], name: str) -> dict[str, Any]:
     if state.get("format") != FORMAT:
-        raise NotResumable(f"checkpoint {path.name} has format {state.get('format')!r}; this version reads {FORMAT}")
+        raise NotResumable(f"checkpoint {name} has format {state.get('format')!r}; this version reads {FORMAT}")
     return state
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(file: Path | BinaryIO) -> dict[str, Any]:
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         raise NotResumable(
             f"the state of this run cannot be loaded as plain data ({error}): an optimizer or schedule keeps objects "

@@ -48,6 +48,16 @@ class Ranks:
         dist.all_reduce(asked, op=dist.ReduceOp.MAX)
         return bool(asked.item())
 
+    def from_rank(self, source: int, content: bytes) -> bytes:
+        """The bytes that rank ``source`` gives, on every rank; what others give does not count."""
+        size = torch.tensor([len(content)], device=self.device)
+        dist.broadcast(size, source)
+        sent = torch.empty(int(size.item()), dtype=torch.uint8, device=self.device)
+        if self.rank == source:
+            sent.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+        dist.broadcast(sent, source)
+        return sent.cpu().numpy().tobytes()
+
     def gathered(self, value: Any) -> list[Any]:
         """What every rank has, on every rank."""
         values: list[Any] = [None] * self.size

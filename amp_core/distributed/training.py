@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from amp_core.checkpoints import Checkpoints, Written, load_first
+from amp_core.checkpoints import Checkpoints, Written
 from amp_core.config import RunConfig
+from amp_core.distributed.agreed import load_agreed
 from amp_core.distributed.group import Ranks
 from amp_core.distributed.replicas import replicate, shard_weights
 from amp_core.distributed.shards import gathered, scattered
@@ -60,6 +61,7 @@ def train_rank(
                 **environment(precision, config.workload.path),
                 "ranks": {
                     "size": ranks.size,
+                    "hosts": config.distribution.nnodes,
                     "strategy": config.distribution.strategy,
                     "reduce_dtype": config.recipe.reduce_dtype or "fp32",
                 },
@@ -75,10 +77,8 @@ def train_rank(
 def _prepared(
     config: RunConfig, workload: Workload, precision: Precision, ranks: Ranks
 ) -> tuple[RankTraining, list[str]]:
-    """As `amp_core.training` prepares a run; every rank reads the same file, and one that cannot keeps all from it."""
-    state, refused = load_first(config.resume_from)
-    if config.resume_from and ranks.any(state is None):
-        state = None
+    """As `amp_core.training` prepares a run; all ranks go on from one checkpoint, or none does."""
+    state, refused = load_agreed(config.resume_from, ranks)
     while True:
         training = RankTraining(config, _step(config, workload, precision, ranks), ranks)
         if state is None:

@@ -11,7 +11,7 @@ from tests_child import Watched
 
 from amp_core.config import Distribution, WorkloadRef
 from amp_core.distributed.interface import address_towards, interface_of
-from amp_core.events import Finished, Started
+from amp_core.events import Checkpointed, Finished, Started
 
 WORKLOADS = Path(__file__).parents[1] / "distributed" / "rank_workloads.py"
 
@@ -42,6 +42,36 @@ def test_two_hosts_make_one_record_and_the_same_numbers_as_one(watch: Callable[.
     assert first.trace() == one.trace()
     told = [type(frame.event) for frame in second.frames]
     assert told == [Started, Finished], "only the first host tells what happened between"
+
+
+@pytest.mark.parametrize(("first_host", "second_host"), [("has it", "has none"), ("has none", "has it")])
+def test_hosts_go_on_from_a_checkpoint_that_only_one_of_them_has(
+    watch: Callable[..., Watched], tmp_path: Path, first_host: str, second_host: str
+) -> None:
+    def on_two_hosts(attempt: int, **fields: tuple[object, object]) -> tuple[Watched, Watched]:
+        endpoint = f"127.0.0.1:{free_port()}"
+        hosts = [
+            watch(
+                "blocks", workload=WorkloadRef(name="blocks", path=str(WORKLOADS)), num_threads=1, attempt=attempt,
+                distribution=Distribution(nnodes=2, node_rank=number, rdzv_endpoint=endpoint), flush_interval_s=0.0,
+                scratch_dir=str(tmp_path / f"{attempt}-{number}"), checkpoint_every_steps=5,
+                **{name: values[number] for name, values in fields.items()},
+            )
+            for number in (0, 1)
+        ]  # fmt: skip
+        first, second = (host.end(120) for host in hosts)
+        assert (first.exit_code, second.exit_code) == (0, 0), first.log + second.log
+        return first, second
+
+    folder = tmp_path / "kept"
+    calm, _ = on_two_hosts(1, checkpoint_dir=(str(folder), str(tmp_path / "other")))
+    newest, older = (Path(event.path).name for event in reversed(calm.all(Checkpointed)))
+    places = {"has it": folder, "has none": tmp_path / "nowhere"}
+    files = [tuple(str(places[host] / name) for name in (newest, older)) for host in (first_host, second_host)]
+    first, second = on_two_hosts(2, resume_from=(files[0], files[1]))
+    assert [event.resumed_step for event in (*first.all(Started), *second.all(Started))] == [10, 10]
+    assert first.all(Started)[0].not_resumed == ""
+    assert first.trace() == calm.trace()[10:]
 
 
 def test_an_endpoint_that_leads_nowhere_is_told(watch: Callable[..., Watched]) -> None:
