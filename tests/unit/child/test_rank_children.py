@@ -37,7 +37,7 @@ def test_two_ranks_make_one_record(ranks: Callable[..., Watched], tmp_path: Path
     assert ended.exit_code == 0, ended.log
     assert [frame.sequence for frame in ended.frames] == list(range(1, len(ended.frames) + 1))
     (started,) = ended.all(Started)
-    assert started.environment["ranks"] == {"size": 2, "strategy": "ddp", "reduce_dtype": "fp32"}
+    assert started.environment["ranks"] == {"size": 2, "hosts": 1, "strategy": "ddp", "reduce_dtype": "fp32"}
     assert len(ended.trace()) == 12
     assert isinstance(ended.frames[-1].event, Finished)
     assert ended.frames[-1].event.samples == 12 * 16
