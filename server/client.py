@@ -83,6 +83,15 @@ class Client:
         """What the server answers to ``body``. Raises `ClientError`."""
         return self._send("POST", path, json=body if body is not None else {})
 
+    def submit(self, workload: str, **fields: Any) -> Json:
+        """Submit an experiment and return what ``POST /api/v1/experiments`` answers; ``fields`` are those of its body.
+
+        A fork: ``client.submit("mine", recipes=["fp32", "bf16"], fork={"run": 12, "step": 1000, "horizon": 200})``.
+        Raises `ClientError`.
+        """
+        made: Json = self.post("/api/v1/experiments", {"workload": workload, **fields})
+        return made
+
     def delete(self, path: str) -> None:
         """Raises `ClientError`."""
         self._send("DELETE", path)

@@ -9,6 +9,7 @@ from server.accounts.signin import router as signin
 from server.analyses.routes import router as analyses
 from server.audit.routes import router as audit
 from server.bulk.routes import router as bulk
+from server.checkpoints.routes import router as checkpoints
 from server.comparisons.routes import router as comparisons
 from server.diff.routes import router as diff
 from server.experiments.routes import router as experiments
@@ -46,6 +47,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     trends,
     reports,
     runs,
+    checkpoints,
     analyses,
     tracking,
     metrics,

@@ -45,6 +45,7 @@ DIGITS: dict[str, Any] = {
         "unit": "",
         "resolution": 0.002,
     },
+    "may_schedule": False,
     "parameters": [
         _parameter("width", "int", 32, min=1, max=512),
         _parameter("lr", "float", 1e-3, min=0.0),

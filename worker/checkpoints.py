@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from pathlib import Path
 
 import msgspec
@@ -14,9 +13,12 @@ from amp_core.config import RunConfig
 from server.db.base import table_of
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
-from server.db.tables import Event, Run
+from server.db.tables import Checkpoint, Event, Run
 from worker.artifact_store import ArtifactStore
+from worker.kept_checkpoints import at_fork, drop_others, forget_cancelled, names_kept_here
 from worker.shared_checkpoints import at_hand, drop_shared, shared_runs
+
+ENDED = (None, "completed", "cancelled")  # None: deleted for good
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +35,8 @@ def with_checkpoints(
             known = known_checkpoints(session, config.run_id)
     folder = folder_of(data_dir, config.run_id)
     known = at_hand(known, folder, config.run_id, artifacts)
+    if config.fork is not None:
+        config = at_fork(config, folder_of(data_dir, config.fork.run), artifacts)
     return msgspec.structs.replace(config, checkpoint_dir=str(folder), resume_from=known)
 
 
@@ -51,37 +55,50 @@ def known_checkpoints(session: Session, run_id: int) -> tuple[str, ...]:
     return tuple(str(payload["path"]) for payload in rows)
 
 
-def drop_checkpoints(database: Database, run_id: int, data_dir: Path, artifacts: ArtifactStore | None = None) -> None:
-    """Free the disk once the run is completed or cancelled; a failed run keeps them for a retry."""
+def drop_checkpoints(
+    database: Database, run_id: int, data_dir: Path, artifacts: ArtifactStore | None = None, worker: str = ""
+) -> None:
+    """Free the disk of a run that is completed, but for what it keeps, or cancelled; a failed one may be retried."""
     try:
         with database.read() as session:
             state = session.scalar(select(Run.state).where(Run.id == run_id))
+            kept = names_kept_here(session, [run_id], worker).get(run_id, set()) if state == "completed" else set()
+        if state == "cancelled":
+            forget_cancelled(database, [run_id])
     except StoreUnavailable:
         _log.warning("the checkpoints of run %d stay: the store does not answer", run_id)
         return
-    if state in (None, "completed", "cancelled"):
-        shutil.rmtree(folder_of(data_dir, run_id), ignore_errors=True)
-        drop_shared(artifacts, run_id)
+    if state in ENDED:
+        drop_others(folder_of(data_dir, run_id), kept)
+        drop_shared(artifacts, run_id, kept)
 
 
-def drop_forgotten(database: Database, data_dir: Path, artifacts: ArtifactStore | None = None) -> list[int]:
+def drop_forgotten(
+    database: Database, data_dir: Path, artifacts: ArtifactStore | None = None, worker: str = ""
+) -> list[int]:
     """Free the disk of runs that ended elsewhere: cancelled while they were paused or queued, or deleted for good.
 
-    Returns their ids. Raises `StoreUnavailable`; nothing is dropped then.
+    Also of what a completed run kept and somebody dropped, and of what a fork fetched that has ended. Returns the runs
+    of which nothing is left. Raises `StoreUnavailable`; nothing is dropped then.
     """
     folders = {int(path.name[4:]): path for path in (data_dir / "checkpoints").glob("run-*") if path.name[4:].isdigit()}
     found = {*folders, *shared_runs(artifacts)}
     if not found:
         return []
-    run = table_of(Run).c
-    with database.read() as session:  # over the table: a deleted run may be restored and keeps its checkpoints
+    run, checkpoint = table_of(Run).c, table_of(Checkpoint).c
+    with database.read() as session:  # over the tables: a deleted run may be restored and keeps its checkpoints
         rows = session.connection().execute(select(run.id, run.state).where(run.id.in_(list(found))))
         states = {run_id: state for run_id, state in rows}  # noqa: C416 - rows are typed only when unpacked
-    forgotten = [run_id for run_id in found if states.get(run_id) in (None, "completed", "cancelled")]
-    for run_id in forgotten:
-        shutil.rmtree(folder_of(data_dir, run_id), ignore_errors=True)
-        drop_shared(artifacts, run_id)
-    return forgotten
+        kept = names_kept_here(session, found, worker)
+        keeps = set(session.connection().scalars(select(checkpoint.run_id).where(checkpoint.run_id.in_(list(found)))))
+    forget_cancelled(database, [run_id for run_id, state in states.items() if state == "cancelled"])
+    over = [run_id for run_id in found if states.get(run_id) in ENDED]
+    for run_id in over:
+        is_completed = states.get(run_id) == "completed"
+        drop_others(folder_of(data_dir, run_id), kept.get(run_id, set()) if is_completed else set())
+        if not (is_completed and run_id in keeps):
+            drop_shared(artifacts, run_id)
+    return [run_id for run_id in over if run_id not in keeps or states.get(run_id) != "completed"]
 
 
 def folder_of(data_dir: Path, run_id: int) -> Path:

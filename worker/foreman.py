@@ -25,8 +25,10 @@ from worker.artifact_store import ArtifactStore
 from worker.checkpoints import drop_checkpoints, with_checkpoints
 from worker.ending import Ending, Reason
 from worker.fetched_sources import fetch_source
+from worker.kept_checkpoints import share_kept
 from worker.partners import Partners
 from worker.record import Recorder
+from worker.registry import worker_name
 from worker.run_config import limits_of, run_config
 from worker.scratch import scratch_of
 from worker.seat_record import SeatRecorder
@@ -159,12 +161,17 @@ class Foreman:
         _log.info("attempt %d begins on %s%s", claimed.attempt, ", ".join(claimed.devices), where)
         uploads, partners = None, None
         if not is_further:
-            uploads = CheckpointUploads(self._artifacts, claimed.run_id, self._settings.max_artifact_bytes)
+            uploads = CheckpointUploads(
+                self._artifacts, claimed.run_id, self._settings.max_artifact_bytes, config.keep_steps
+            )
         if claimed.gang is not None and not is_further:
             partners = Partners(self._database, claimed, requests, 2 * self._settings.lease_s)
         ended = Supervision(recorder, self._launcher_of(slots), config, limits, requests, uploads, partners).run()
         if ended and not is_further:
-            drop_checkpoints(self._database, claimed.run_id, self._settings.data_dir, self._artifacts)
+            share_kept(self._database, self._settings, self._artifacts, claimed.run_id)
+            drop_checkpoints(
+                self._database, claimed.run_id, self._settings.data_dir, self._artifacts, worker_name(self._settings)
+            )
         _log.info("attempt %d %s", claimed.attempt, "has ended" if ended else "was left open")
 
     def _recorder(self, claimed: ClaimedRun, requests: Requests) -> Recorder | SeatRecorder:

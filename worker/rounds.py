@@ -14,6 +14,8 @@ from server.settings import Settings
 from worker.artifact_store import ArtifactStore
 from worker.checkpoints import drop_forgotten
 from worker.foreman import Foreman
+from worker.kept_checkpoints import share_kept
+from worker.registry import worker_name
 from worker.scratch import drop_left_scratch
 
 POLL_S = 2.0
@@ -31,6 +33,7 @@ class Rounds:
         self._foreman = foreman
         self._poll_s = min(POLL_S, settings.sweep_s)
         self._sweep_s = settings.sweep_s
+        self._settings = settings
         self._database, self._data_dir, self._artifacts = database, settings.data_dir, artifacts
         self._tidy_at = time.monotonic()
         self._reaper = Reaper(database, patience_s=settings.lease_s)
@@ -68,6 +71,7 @@ class Rounds:
         if time.monotonic() >= self._tidy_at:
             self._tidy_at = time.monotonic() + TIDY_S
             drop_left_scratch(self._database, self._data_dir)
-            drop_forgotten(self._database, self._data_dir, self._artifacts)
+            share_kept(self._database, self._settings, self._artifacts)
+            drop_forgotten(self._database, self._data_dir, self._artifacts, worker_name(self._settings))
         for lost in self._reaper.reap():
             _log.warning("run %d lost attempt %d and is %s", lost.run_id, lost.attempt, lost.state)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
+from amp_core.checkpoint_names import step_of
 from worker.artifact_store import ArtifactStore
 
 FOLDER = "checkpoints"
@@ -24,10 +26,14 @@ class CheckpointUploads:
     """Copies an attempt's checkpoints to the store from a thread of its own; without a store it does nothing.
 
     Only the newest is copied when they come faster than they go. A store that fails costs the copy, never the run.
+    Copies of ``kept_steps`` are not dropped for newer ones; that each of these is copied is `worker.kept_checkpoints`'.
     """
 
-    def __init__(self, store: ArtifactStore | None, run_id: int, max_bytes: int) -> None:
+    def __init__(
+        self, store: ArtifactStore | None, run_id: int, max_bytes: int, kept_steps: Collection[int] = ()
+    ) -> None:
         self._store, self._run_id, self._max_bytes = store, run_id, max_bytes
+        self._kept_steps = frozenset(kept_steps)
         self._changed = threading.Condition()
         self._next: Path | None = None
         self._is_busy = self._stopped = False
@@ -77,7 +83,7 @@ class CheckpointUploads:
         self._copied = [*(name for name in self._copied if name != path.name), path.name][-KEEP:]
         if len(self._copied) == KEEP:
             for name in self._store.names(folder):
-                if name not in self._copied:
+                if name not in self._copied and step_of(name) not in self._kept_steps:
                     self._store.drop(f"{folder}/{name}")
 
 
@@ -102,11 +108,16 @@ def at_hand(known: tuple[str, ...], folder: Path, run_id: int, store: ArtifactSt
     return tuple(map(str, paths))
 
 
-def drop_shared(store: ArtifactStore | None, run_id: int) -> None:
-    """Forget the run's checkpoints in the store."""
+def drop_shared(store: ArtifactStore | None, run_id: int, kept: Collection[str] = ()) -> None:
+    """Forget the run's checkpoints in the store but those of the names in ``kept``."""
     if store is not None:
+        folder = shared_folder(run_id)
         try:
-            store.drop(shared_folder(run_id))
+            if not kept:
+                store.drop(folder)
+            for name in store.names(folder) if kept else ():
+                if name not in kept:
+                    store.drop(f"{folder}/{name}")
         except Exception as error:  # noqa: BLE001 - as above
             _log.warning("the shared checkpoints of run %d stay: %s", run_id, error)
 

@@ -12,6 +12,7 @@ from server.cli import (
     accounts,
     analyse,
     check,
+    checkpoints,
     compare,
     control,
     database,
@@ -40,7 +41,11 @@ app = typer.Typer(
     help="Run mixed precision experiments, watch them, and read whether the lower precision is as good, faster and "
     "smaller. 'ampboard demo' shows all of it on this machine. Settings: AMPBOARD_* (docs/configuration.md).",
 )
-for group in (processes, demo, submit, control, follow, listing, analyse, compare, diff, keeping, marking, lint, check):
+GROUPS = (
+    processes, demo, submit, control, follow, listing, analyse, compare, diff, keeping, marking, lint, check,
+    checkpoints,
+)  # fmt: skip
+for group in GROUPS:
     group.register(app)
 app.add_typer(accounts.user, name="user", help="People: add them, list them, sign them in.")
 app.add_typer(accounts.token, name="token", help="API tokens: create, list, revoke.")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from server.cli.checkpoints import fork_of, kept_of
 from server.cli.follow import follow_to_verdict
 from server.cli.terminal import out
 from server.cli.verdict_code import ExitCode, verdict_code
@@ -35,7 +36,14 @@ Margin = Annotated[float | None, typer.Option(help="Largest harm to the primary 
 Control = Annotated[bool | None, typer.Option(help="Also run the A/A control.")]
 Gain = Annotated[bool | None, typer.Option(help="Also measure speed and memory.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or auto.")]
-Ranks = Annotated[int | None, typer.Option(min=1, help="Processes that train a run together.")]
+Fork = Annotated[str | None, typer.Option(help="Begin at a kept checkpoint: RUN@STEP, or RUN for its last one.")]
+Horizon = Annotated[int | None, typer.Option(min=1, help="Steps after the checkpoint of --fork.")]
+Keep = Annotated[
+    str | None,
+    typer.Option(help="Checkpoints of the baseline's runs that stay, for forks: last, or steps such as 100,200."),
+]
+Ranks = Annotated[int | None, typer.Option(min=1, help="Processes of each host that train a run together.")]
+Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts over which each training run goes.")]
 Strategy = Annotated[str | None, typer.Option(help="How ranks hold the model: ddp or fsdp.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag to find it by; repeat it.")]
 Sweep = Annotated[
@@ -65,7 +73,11 @@ def submit(
     gain: Gain = None,
     device: Device = None,
     ranks: Ranks = None,
+    hosts: Hosts = None,
     strategy: Strategy = None,
+    fork: Fork = None,
+    horizon: Horizon = None,
+    keep_checkpoints: Keep = None,
     tag: Tags = None,
     sweep: Sweep = None,
     draws: Draws = None,
@@ -87,7 +99,8 @@ def submit(
         "primary": {"margin": margin} if margin is not None else None,
         "tags": tag or None,
     } | {"steps": steps, "baseline": baseline, "control": control, "measure_gain": gain, "device": device}
-    body |= {"ranks": ranks, "strategy": strategy}
+    body |= {"ranks": ranks, "hosts": hosts, "strategy": strategy, "fork": fork_of(fork, horizon)}
+    body |= {"keep_checkpoints": kept_of(keep_checkpoints)}
     if sweep:
         if wait:
             raise typer.BadParameter("--wait follows one experiment: leave it out with --sweep")
@@ -98,7 +111,7 @@ def submit(
         _submit_sweep({**body, "sweep": swept})
         return
     with connect(Settings()) as client:
-        made: Json = client.post("/api/v1/experiments", {k: v for k, v in body.items() if v is not None})
+        made: Json = client.submit(**{k: v for k, v in body.items() if v is not None})
         url = f"{client.url}/experiments/{made['id']}"
         if not wait:
             out().print(f"experiment {made['id']}: {made['progress']['total']} runs queued   {url}", soft_wrap=True)

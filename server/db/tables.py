@@ -15,6 +15,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from server.db.base import Base as Base
 from server.db.base import Id
 from server.db.base import UtcDateTime as UtcDateTime
+from server.db.checkpoint_tables import Checkpoint as Checkpoint
 from server.db.metric_tables import Axis as Axis
 from server.db.metric_tables import Chunk as Chunk
 from server.db.metric_tables import Fold as Fold

@@ -10,6 +10,7 @@ import msgspec
 
 from amp_core.config import Recipe
 from amp_core.recipe_rules import is_emulated
+from server.experiments.forks import PlannedFork
 
 CONTROL_PERTURBATION = 1e-6
 CONTROL_STEPS = 2_500  # steps over all seeds up to which the A/A control is on by default: it costs as much as a recipe
@@ -56,7 +57,10 @@ class Plan:
     submission: dict[str, Any]
     analyses: tuple[PlannedAnalysis, ...] = ()
     ranks: int = 1
+    hosts: int = 1
     strategy: str = "ddp"
+    fork: PlannedFork | None = None
+    keep_steps: tuple[int, ...] = ()
 
     @property
     def baseline_recipe(self) -> Recipe:
@@ -73,6 +77,8 @@ class Plan:
             **plan,
             "recipes": [recipe_json(recipe) for recipe in self.recipes],
             "seeds": list(self.seeds),
+            "fork": None if self.fork is None else asdict(self.fork),
+            "keep_steps": list(self.keep_steps),
             "analyses": [asdict(analysis) for analysis in self.analyses],
             "primary": {name: getattr(self.primary, name) for name in PrimaryMetric.__dataclass_fields__},
         }
@@ -102,10 +108,11 @@ def expand(plan: Plan) -> Iterator[PlannedRun]:
         "eval_every": plan.eval_every,
         "device": plan.device,
     }
-    training = {**config, **_ranks(plan)}
+    training = {**config, **_ranks(plan), **_fork(plan)}
     baseline = plan.baseline_recipe
+    kept = {**training, "keep_steps": list(plan.keep_steps)} if plan.keep_steps else training
     for seed in plan.seeds:
-        yield PlannedRun(kind="train", role="baseline", recipe=baseline, seed=seed, config=training)
+        yield PlannedRun(kind="train", role="baseline", recipe=baseline, seed=seed, config=kept)
         for recipe in plan.candidates:
             yield PlannedRun(kind="train", role="candidate", recipe=recipe, seed=seed, config=training)
     if plan.control:
@@ -124,7 +131,18 @@ def expand(plan: Plan) -> Iterator[PlannedRun]:
 
 def _ranks(plan: Plan) -> dict[str, Any]:
     """What a training run on several ranks has in its configuration; nothing for one."""
-    return {"ranks": plan.ranks, "distribution": {"strategy": plan.strategy}} if plan.ranks > 1 else {}
+    if plan.ranks * plan.hosts == 1:
+        return {}
+    over = {"nnodes": plan.hosts} if plan.hosts > 1 else {}
+    return {"ranks": plan.ranks, "distribution": {"strategy": plan.strategy, **over}}
+
+
+def _fork(plan: Plan) -> dict[str, Any]:
+    """Where a training run of a forked plan begins, as `amp_core.config.Fork` has it but for the place on the host."""
+    fork = plan.fork
+    if fork is None:
+        return {}
+    return {"fork": {"run": fork.run, "step": fork.step, "name": fork.name, "seed": fork.seed, "steps": fork.steps}}
 
 
 def benchmarked(plan: Plan) -> tuple[Recipe, ...]:

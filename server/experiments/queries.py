@@ -23,6 +23,7 @@ Sort = Literal[
 ]  # fmt: skip
 PLAN_FIELDS = (
     "params", "recipes", "seeds", "baseline", "steps", "eval_every", "primary", "control", "measure_gain", "device",
+    "fork",
 )  # fmt: skip
 
 
@@ -80,6 +81,7 @@ def _experiment_json(experiment: Experiment, progress: dict[str, int]) -> dict[s
         "workload": experiment.workload.name,
         "source_hash": experiment.workload.source_hash,
         **{field: plan.get(field) for field in PLAN_FIELDS},
+        "keep_steps": plan.get("keep_steps") or [],
         "state": experiment.state,
         "progress": progress,
         "created_at": experiment.created_at,

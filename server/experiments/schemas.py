@@ -13,6 +13,7 @@ from server.settings import LABEL
 
 MAX_SEED = 2**31 - 1
 Label = Annotated[str, Field(pattern=f"^{LABEL.pattern}$")]
+Step = Annotated[StrictInt, Field(ge=1, le=10_000_000)]
 Seed = Annotated[StrictInt, Field(ge=0, le=MAX_SEED)]
 
 
@@ -48,6 +49,16 @@ class AnalysisIn(Body):
     options: dict[str, Any] = Field(default_factory=dict, description="The analysis's own options.")
 
 
+class ForkIn(Body):
+    """Begin every run at a kept checkpoint of a baseline run, and train only so many steps."""
+
+    run: Annotated[StrictInt, Field(ge=1)] = Field(description="A baseline run, running or completed.")
+    step: Annotated[StrictInt, Field(ge=1)] | Literal["last"] = Field(
+        default="last", description="The step after which it kept a checkpoint."
+    )
+    horizon: Annotated[StrictInt, Field(ge=1, le=10_000_000)] = Field(description="Steps of each run after the fork.")
+
+
 class ExperimentIn(Body):
     """A submission. Only ``workload`` is needed; defaults come from the workload."""
 
@@ -67,6 +78,12 @@ class ExperimentIn(Body):
     eval_every: Annotated[StrictInt, Field(ge=1)] | None = Field(
         default=None, description="Steps between evaluations; by default a tenth of the steps."
     )
+    fork: ForkIn | None = Field(
+        default=None, description="Short paired segments from one checkpoint, instead of whole trainings."
+    )
+    keep_checkpoints: Literal["last"] | Annotated[list[Step], Field(min_length=1, max_length=20)] | None = Field(
+        default=None, description="After which steps the baseline's runs keep a checkpoint that stays, for forks."
+    )
     primary: PrimaryIn | None = None
     control: StrictBool | None = Field(
         default=None,
@@ -81,7 +98,10 @@ class ExperimentIn(Body):
         default="auto", description="auto: cuda when a live worker has it, else cpu; the same for every run."
     )
     ranks: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
-        default=1, description="Processes of one host that train a run together, each on its rows of every batch."
+        default=1, description="Processes of each host that train a run together, each on its rows of every batch."
+    )
+    hosts: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
+        default=1, description="Hosts over which each training run goes, with as many devices on each; begun together."
     )
     strategy: Literal["ddp", "fsdp"] = Field(
         default="ddp", description="How ranks hold the model: whole (ddp) or in shards (fsdp)."
@@ -147,6 +167,19 @@ class Primary(BaseModel):
     resolution: float | None = None
 
 
+class ForkOut(BaseModel):
+    """Where the runs began; ``steps`` is the length of the run they were forked from."""
+
+    run: int
+    step: int
+    horizon: int
+    steps: int
+    seed: int
+    experiment_id: int
+    name: str
+    worker: str = Field(description="The only worker that has the checkpoint; empty if it is shared.")
+
+
 class Links(BaseModel):
     self: str
     page: str
@@ -168,6 +201,8 @@ class ExperimentOut(BaseModel):
     baseline: str
     steps: int
     eval_every: int
+    fork: ForkOut | None = None
+    keep_steps: list[int] = Field(description="Steps after which the baseline's runs keep a checkpoint.")
     primary: Primary
     control: bool
     measure_gain: bool

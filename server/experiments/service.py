@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,8 +13,10 @@ from sqlalchemy.orm import Session
 
 from server.access import Principal
 from server.audit.service import record
-from server.db.tables import Experiment, Run, Workload
+from server.checkpoints.service import refuse_without_origin
+from server.db.tables import Experiment, Run, Worker, Workload
 from server.errors import Conflict, Fault, Invalid
+from server.experiments.forks import Origin, find_origin
 from server.experiments.plan import Plan, PlannedRun, expand, recipe_json
 from server.experiments.queries import find_experiment
 from server.experiments.schemas import ExperimentIn
@@ -40,8 +44,15 @@ def make_plan(session: Session, settings: Settings, given: ExperimentIn) -> tupl
         device_kinds=frozenset(device_kinds(live)),
         max_runs=settings.max_runs_per_experiment,
         abilities=frozenset(gpu_abilities(live)),
+        origin=_origin(session, given, live),
     )
     return plan_of(given, workload, around), workload
+
+
+def _origin(session: Session, given: ExperimentIn, live: Sequence[Worker]) -> Origin | None:
+    if given.fork is None:
+        return None
+    return find_origin(session, given.fork.run, frozenset(worker.name for worker in live))
 
 
 def _usable_workload(session: Session, name: str) -> Workload:
@@ -146,6 +157,7 @@ def _add_runs(session: Session, settings: Settings, experiment: Experiment, plan
             config={**planned.config, **limits},
             needs=_needs(planned, plan, given).spell(),
             num_devices=planned.config.get("ranks", 1) if plan.device == "cuda" else 1,  # ranks on a CPU share it
+            num_hosts=planned.config.get("distribution", {}).get("nnodes", 1),
             state="queued",
             priority=given.priority,
             max_attempts=given.max_attempts,
@@ -163,7 +175,10 @@ def _add_runs(session: Session, settings: Settings, experiment: Experiment, plan
 
 def _needs(planned: PlannedRun, plan: Plan, given: ExperimentIn) -> Needs:
     recipes = [planned.recipe, *([plan.baseline_recipe] if planned.kind == "benchmark" else [])]
-    return needs_of(recipes, plan.device, given.device_memory_bytes or 0, given.labels)
+    needs = needs_of(recipes, plan.device, given.device_memory_bytes or 0, given.labels)
+    if planned.kind == "train" and plan.fork is not None and plan.fork.worker:
+        return replace(needs, worker=plan.fork.worker)
+    return needs
 
 
 def cancel(session: Session, experiment_id: int, principal: Principal) -> int:
@@ -183,6 +198,7 @@ def retry(session: Session, experiment_id: int, principal: Principal) -> int:
     check_owner(principal, experiment, "retry")
     if experiment.plan.get("device") == "outside":
         raise Conflict(f"experiment {experiment_id} was tracked from outside: run it again where it ran")
+    refuse_without_origin(session, experiment)
     num_runs = retry_experiment(session, experiment_id)
     if num_runs == 0:
         raise Conflict(f"experiment {experiment_id} has no failed or cancelled run: clone it to run it again")

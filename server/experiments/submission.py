@@ -14,6 +14,7 @@ from amp_core.parameters import Parameter
 from amp_core.recipe_rules import check_device, check_strategy
 from server.db.tables import Workload
 from server.errors import Fault, Invalid
+from server.experiments.forks import Origin, PlannedFork, Wanted, planned_fork
 from server.experiments.plan import CONTROL_STEPS, Plan, PlannedAnalysis, PrimaryMetric, count_runs
 from server.experiments.schemas import AnalysisIn, ExperimentIn, PrimaryIn
 
@@ -31,6 +32,7 @@ class Surroundings:
     device_kinds: frozenset[str]
     max_runs: int
     abilities: frozenset[str] = frozenset()
+    origin: Origin | None = None  # the run that the submission forks from, if there is such a run
 
 
 def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Plan:
@@ -47,8 +49,11 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
     check.ranks(recipes)
     eval_every = check.eval_every(steps)
     analyses = check.analyses(recipes, device)
+    fork = check.fork(recipes, baseline, params, device, workload)
+    keep_steps = check.keep_steps(steps)
     check.raise_faults()
     assert primary is not None
+    is_alone = given.ranks * given.hosts == 1  # a benchmark takes one rank
     plan = Plan(
         workload=workload.name,
         source_hash=workload.source_hash,
@@ -61,12 +66,15 @@ def plan_of(given: ExperimentIn, workload: Workload, around: Surroundings) -> Pl
         eval_every=eval_every,
         primary=primary,
         control=given.control if given.control is not None else steps * len(seeds) <= CONTROL_STEPS,
-        measure_gain=given.measure_gain and not workload.description.get("is_script") and given.ranks == 1,
+        measure_gain=given.measure_gain and is_alone and not workload.description.get("is_script"),
         device=device,
         submission=given.model_dump(mode="json", exclude_unset=True),
         analyses=analyses,
         ranks=given.ranks,
+        hosts=given.hosts,
         strategy=given.strategy,
+        fork=fork,
+        keep_steps=keep_steps,
     )
     check.size(plan)
     check.raise_faults()
@@ -132,13 +140,16 @@ class _Check:
 
     def ranks(self, recipes: list[Recipe]) -> None:
         """Refuse what several ranks cannot do, and a strategy without ranks."""
-        asked, strategy = self.given.ranks, self.given.strategy
-        if asked == 1:
+        asked, hosts, strategy = self.given.ranks, self.given.hosts, self.given.strategy
+        if asked * hosts == 1:
             if strategy != "ddp":
                 self.fault("strategy", strategy, "a strategy is for several ranks", "give ranks, or leave it out")
             return
         if self.description.get("is_script"):
-            self.fault("ranks", asked, "a script starts its own ranks", "leave it out")
+            field, value = ("ranks", asked) if asked > 1 else ("hosts", hosts)
+            self.fault(field, value, "a script starts its own ranks", "leave it out")
+        if hosts > 1 and self.given.fork is not None:
+            self.fault("hosts", hosts, "a fork begins at a checkpoint on one host", "leave it out")
         for recipe in recipes:
             try:
                 check_strategy(recipe, strategy)
@@ -185,7 +196,52 @@ class _Check:
         return tuple(asked)
 
     def steps(self) -> int:
+        if self.given.fork is not None:
+            if self.given.steps is not None:
+                rule = "the horizon of the fork is the length of every run"
+                self.fault("steps", self.given.steps, rule, "leave it out, and change fork.horizon")
+            return self.given.fork.horizon
         return self.given.steps or int(self.description.get("steps") or 100)
+
+    def fork(
+        self, recipes: list[Recipe], baseline: str, params: dict[str, Any], device: str, workload: Workload
+    ) -> PlannedFork | None:
+        asked = self.given.fork
+        if asked is None:
+            return None
+        if self.description.get("is_script"):
+            rule = "a script owns its loop, so that it can only be started from its first step"
+            self.fault("fork", asked.model_dump(), rule, "leave it out")
+            return None
+        wanted = Wanted(
+            workload=workload.name,
+            source_hash=workload.source_hash,
+            params=params,
+            baseline=next((recipe for recipe in recipes if recipe.name == baseline), None),
+            device=device,
+            ranks=self.given.ranks,
+            strategy=self.given.strategy,
+            may_schedule=bool(self.description.get("may_schedule", True)),
+        )
+        return planned_fork(asked, self.around.origin, wanted, self.fault)
+
+    def keep_steps(self, steps: int) -> tuple[int, ...]:
+        asked = self.given.keep_checkpoints
+        if asked is None:
+            return ()
+        if self.given.fork is not None:
+            rule = "runs of a fork keep no checkpoints, since a fork cannot be forked"
+            self.fault("keep_checkpoints", asked, rule, "leave it out")
+        if self.description.get("is_script"):
+            rule = "a script owns its loop: its checkpoints lead back into that run alone"
+            self.fault("keep_checkpoints", asked, rule, "leave it out")
+        if asked == "last":
+            return (steps,)
+        late = [step for step in asked if step > steps]
+        if late:
+            rule = f"a run has {steps:,} steps, and no checkpoint after step {late[0]:,}"
+            self.fault("keep_checkpoints", asked, rule, "lower it, or give last for the end of the run")
+        return tuple(sorted(set(asked)))
 
     def eval_every(self, steps: int) -> int:
         asked = self.given.eval_every

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from amp_core import events
 from amp_core.errors import ProtocolError
+from server.checkpoints.record import note_kept
 from server.db.errors import LeaseLost
 from server.db.json_values import clean_text, to_json
 from server.db.tables import Event, Fold, Run, Segment
@@ -73,6 +74,8 @@ def _add_frames(session: Session, run: Run, frames: Sequence[events.Frame]) -> i
             last_step = max(last_step, told.step or 0)
             is_over = is_over or isinstance(event, events.Finished | events.Failed | events.Paused)
             _note(run, event)
+            if isinstance(event, events.Checkpointed) and event.kept:
+                note_kept(session, run, event, clock(frame.at))
         num_new += 1
     if arrivals:
         last_step = max(last_step, _add_arrivals(session, gathered, arrivals, folds=is_over))

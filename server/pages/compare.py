@@ -19,6 +19,7 @@ from server.metrics.read import MIN_POINTS, series_names
 from server.pages import colours, figures, parallel
 from server.pages.assets import assets
 from server.pages.conditions import written
+from server.pages.forks import step_title_of
 from server.pages.formats import number, percent
 from server.pages.metric_text import heading_of, metric_text
 from server.pages.points import answer, points_of
@@ -103,7 +104,8 @@ def _context(session: Session, found: Sequence[Run]) -> dict[str, Any]:
         "sources": told["sources"],
         "numerics": _numerics(told["numerics"], runs),
         "charts": charts,
-        "data": _data(session, runs, groups, charts, axes),
+        "data": _data(session, runs, groups, axes)
+        | {"charts": figures.describe(charts, step_title_of([run.config for run in found]))},
     }
 
 
@@ -216,13 +218,9 @@ def _charts(session: Session, runs: Sequence[dict[str, Any]]) -> list[figures.Ch
 
 
 def _data(
-    session: Session,
-    runs: Sequence[dict[str, Any]],
-    groups: Sequence[dict[str, Any]],
-    charts: list[figures.Chart],
-    axes: Sequence[parallel.Axis],
+    session: Session, runs: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]], axes: Sequence[parallel.Axis]
 ) -> dict[str, Any]:
-    """What the page's script needs; points come later."""
+    """What the page's script needs besides its charts; points come later."""
     labels = {run["id"]: f"run {run['id']}, seed {run['seed']}" for run in runs}
     return {
         "id": 0,
@@ -236,7 +234,6 @@ def _data(
         "plotly": assets.url("plotly.min.js"),
         "themes": figures.THEMES,
         "config": figures.CONFIG,
-        "charts": figures.describe(charts),
         "axes": [{"key": axis.key, "ys": axis.ys} for axis in axes],
         "groups": [
             {

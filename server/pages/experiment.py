@@ -17,7 +17,7 @@ from server.errors import NotFound
 from server.experiments import queries, service
 from server.metrics.cursors import experiment_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS
-from server.pages import analyses, chart_tools, colours, costs, diagnoses, figures, runs_table, verdicts
+from server.pages import analyses, chart_tools, colours, costs, diagnoses, figures, forks, runs_table, verdicts
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.gallery import gallery_of
@@ -111,7 +111,7 @@ def _data(
         "plotly": assets.url("plotly.min.js"),
         "themes": figures.THEMES,
         "config": figures.CONFIG,
-        "charts": figures.describe(charts),
+        "charts": figures.describe(charts, forks.step_title(experiment["fork"])),
         "groups": [
             {
                 "name": recipe["name"],

@@ -127,9 +127,12 @@ def line_style(style: Style) -> dict[str, Any]:
     }
 
 
-def describe(charts: list[Chart]) -> list[dict[str, Any]]:
-    """The charts as the page's script reads them."""
-    return [asdict(chart) | {"names": chart.names, "layout": layout(chart)} for chart in charts]
+def describe(charts: list[Chart], step_title: str = "step") -> list[dict[str, Any]]:
+    """The charts as the page's script reads them; ``step_title`` says what an axis of steps counts."""
+    described = [asdict(chart) | {"names": chart.names, "layout": layout(chart)} for chart in charts]
+    for one in described:
+        one["layout"]["xaxis"]["title"]["text"] = step_title
+    return described
 
 
 LOSS = Chart(

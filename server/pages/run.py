@@ -12,7 +12,18 @@ from server.access import Principal, submitter, viewer
 from server.errors import NotFound
 from server.metrics.cursors import run_cursor
 from server.metrics.read import MIN_POINTS, series_names
-from server.pages import analyses, chart_tools, colours, diagnoses, figures, layers, run_facts, what_if, what_ran
+from server.pages import (
+    analyses,
+    chart_tools,
+    colours,
+    diagnoses,
+    figures,
+    forks,
+    layers,
+    run_facts,
+    what_if,
+    what_ran,
+)
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.pictures import MAX_TILES, pictures_of, sheet_key, sheet_of
@@ -75,6 +86,8 @@ def _context(session: Session, run_id: int, show: list[str]) -> dict[str, Any]:
         "heat": what_ran.gradient_exponents(session, run),
         "whatif": tried,
         "analysis": analyses.panel(session, run),
+        "kept": forks.kept_panel(session, run),
+        "fork": run["config"].get("fork"),
         "analysis_buttons": analyses.buttons(run, row.experiment.workload),
         "events": events,
         "events_note": run_facts.events_note(session, run_id, len(events)),
@@ -82,6 +95,7 @@ def _context(session: Session, run_id: int, show: list[str]) -> dict[str, Any]:
         "config": condition_lines(run_facts.configuration(run)),
         "environment": condition_lines(run["environment"]),
         "attempts": run["attempts"],
+        "seats": run["seats"],
         "data": _data(session, run, style, charts, str(cursor))
         | {
             "figures": [one["figure"] for one in compared],
@@ -112,7 +126,7 @@ def _data(
         "plotly": assets.url("plotly.min.js"),
         "themes": figures.THEMES,
         "config": figures.CONFIG,
-        "charts": figures.describe(charts),
+        "charts": figures.describe(charts, forks.step_title(run["config"].get("fork"))),
         "groups": [group],
         "skips": run_facts.skipped_steps(session, run["id"], run["attempt"]),
     }

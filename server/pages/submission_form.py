@@ -16,7 +16,8 @@ from server.pages.colours import STYLES, Style
 DEFAULT_SCALE = "65536"
 FIELDS = (
     "name", "seeds", "steps", "eval_every", "margin", "device", "control", "measure_gain", "priority", "tags", "note",
-    "sweep", "draws", "also.sensitivity", "also.stress", "also.layers",
+    "sweep", "draws", "also.sensitivity", "also.stress", "also.layers", "fork.run", "fork.step", "fork.horizon",
+    "keep_checkpoints", "hosts", "ranks", "strategy",
 )  # fmt: skip
 ALSO = ("sensitivity", "stress", "layers")  # analyses that a submission may ask of every candidate
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -66,6 +67,9 @@ def blank(workload: Mapping[str, Any]) -> dict[str, str]:
         "control": "1",
         "measure_gain": "1",
         "priority": "0",
+        "hosts": "1",
+        "ranks": "1",
+        "strategy": "ddp",
     }
     form |= {f"params.{item['name']}": spelled(item["default"]) for item in workload["parameters"]}
     for index in range(len(MATRIX)):
@@ -88,10 +92,17 @@ def copied(workload: Mapping[str, Any], submission: Mapping[str, Any]) -> dict[s
         "control": "1" if submission.get("control", True) else "",
         "measure_gain": "1" if submission.get("measure_gain", True) else "",
         "priority": str(submission.get("priority", 0)),
+        "hosts": str(submission.get("hosts", 1)),
+        "ranks": str(submission.get("ranks", 1)),
+        "strategy": str(submission.get("strategy", "ddp")),
         "tags": ", ".join(submission.get("tags") or []),
         "note": str(submission.get("note") or ""),
         "eval_every": str(submission.get("eval_every") or ""),
     }
+    if (fork := submission.get("fork")) is not None:
+        form |= {f"fork.{name}": str(fork.get(name) or "") for name in ("run", "step", "horizon")}
+    kept = submission.get("keep_checkpoints")
+    form["keep_checkpoints"] = ", ".join(map(str, kept)) if isinstance(kept, list) else kept or ""
     asked = {one["kind"] for one in submission.get("analyses") or []}
     form |= {f"also.{kind}": "1" if kind in asked else "" for kind in ALSO}
     if submission.get("steps"):
@@ -162,14 +173,23 @@ def submission_of(form: Mapping[str, str], workload: Mapping[str, Any]) -> tuple
     if analyses := analyses_of(form, body["recipes"]):
         body["analyses"] = analyses
     body["seeds"] = seeds_of(form["seeds"])
+    if any(form.get(f"fork.{name}", "").strip() for name in ("run", "step", "horizon")):
+        body["fork"] = fork_of(form)
     for name in ("steps", "eval_every"):
-        if form[name].strip():
+        if form[name].strip() and not (name == "steps" and "fork" in body):  # whose horizon is the length
             body[name] = typed(form[name], "int")
+    if form.get("keep_checkpoints", "").strip():
+        body["keep_checkpoints"] = kept_in(form["keep_checkpoints"])
     if form["margin"].strip() and form["margin"].strip() != default["margin"]:
         body["primary"] = {"margin": typed(form["margin"])}
     body |= {"control": bool(form.get("control")), "measure_gain": bool(form.get("measure_gain"))}
     if form["device"] != "auto":
         body["device"] = form["device"]
+    for name in ("hosts", "ranks"):
+        if form[name].strip() not in ("", "1"):
+            body[name] = typed(form[name], "int")
+    if form["strategy"].strip() not in ("", "ddp"):
+        body["strategy"] = form["strategy"]
     if form["priority"].strip() not in ("", "0"):
         body["priority"] = typed(form["priority"], "int")
     tags = [tag.strip() for tag in form["tags"].split(",") if tag.strip()]
@@ -221,6 +241,18 @@ def recipe_of(form: Mapping[str, str], index: int) -> str | dict[str, Any]:
     return recipe
 
 
+def fork_of(form: Mapping[str, str]) -> dict[str, Any]:
+    """Where the runs begin; a field that was left empty is left out, and the service says what is missing."""
+    given = {name: form.get(f"fork.{name}", "").strip() for name in ("run", "step", "horizon")}
+    return {name: "last" if text == "last" else typed(text, "int") for name, text in given.items() if text}
+
+
+def kept_in(text: str) -> Any:
+    """``last``, or steps with commas."""
+    parts = [part for part in re.split(r"[,\s]+", text.strip()) if part]
+    return "last" if parts == ["last"] else [typed(part, "int") for part in parts]
+
+
 def seeds_of(text: str) -> Any:
     """``5`` is a number of seeds, ``3, 7, 11`` a list."""
     parts = [part for part in re.split(r"[,\s]+", text.strip()) if part]
@@ -248,6 +280,10 @@ def placed(faults: tuple[Fault, ...], rows: list[int]) -> list[dict[str, Any]]:
             field = "seeds"
         elif field.startswith("analyses"):
             field = "also"
+        elif field.startswith("keep_checkpoints"):
+            field = "keep_checkpoints"
+        elif field == "fork":
+            field = "fork.run"
         elif field.startswith("tags"):
             field = "tags"
         elif field.startswith("sweep"):

@@ -19,12 +19,14 @@ from server.errors import Fault, Invalid, NotFound
 from server.experiments import queries, service, sweeps
 from server.experiments.estimate import estimate
 from server.experiments.schemas import ExperimentIn
+from server.pages.forks import fork_form
 from server.pages.formats import duration
 from server.pages.render import page
 from server.pages.submission_form import MATRIX, blank, copied, placed, submission_of, sweep_in
 from server.pages.terminal_commands import cli_of, curl_of
 from server.pages.workload_forms import with_hints
 from server.records.diagnoses import recipe_of_diagnosis
+from server.runs.queries import find_run
 from server.settings import Settings
 from server.state import DatabaseOf, SettingsOf
 from server.workers.queries import live_workers
@@ -44,14 +46,21 @@ def new_experiment(
     workload: Annotated[str | None, Query(max_length=80)] = None,
     source: Annotated[int | None, Query(alias="from")] = None,
     cure: Annotated[str | None, Query(pattern=r"^\d{1,9}\.\d{1,9}\.\d{1,9}$")] = None,
+    fork: Annotated[str | None, Query(pattern=r"^\d{1,9}(@(\d{1,9}|last))?$")] = None,
 ) -> Response:
     """The form with a workload's defaults, or filled with an earlier experiment's submission.
 
-    ``cure`` is run, attempt and sequence of a diagnosis: its recipe then takes the place of the others.
+    ``cure`` is run, attempt and sequence of a diagnosis: its recipe then takes the place of the others. ``fork`` is a
+    run and a step after which it kept a checkpoint: the form then begins there.
     """
     with database.read() as session:
         workloads = _usable(session)
-        if source is not None:
+        if fork is not None:
+            number, _, step = fork.partition("@")
+            run = find_run(session, int(number))
+            chosen = _chosen(workloads, run.experiment.workload.name)
+            form = fork_form(chosen, run, step or "last") if chosen else {}
+        elif source is not None:
             experiment = queries.find_experiment(session, source)
             chosen = _chosen(workloads, experiment.workload.name)
             submission = {**experiment.plan.get("submission", {})}

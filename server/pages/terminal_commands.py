@@ -36,9 +36,14 @@ def cli_of(submission: dict[str, Any]) -> str:
     seeds = submission.get("seeds")
     if seeds is not None:
         parts.append(f"--seeds {shlex.quote(','.join(map(str, seeds)) if isinstance(seeds, list) else str(seeds))}")
-    for field in ("steps", "device", "baseline"):
+    for field in ("steps", "device", "ranks", "hosts", "strategy", "baseline"):
         if submission.get(field) is not None:
             parts.append(f"--{field} {shlex.quote(str(submission[field]))}")
+    if (fork := submission.get("fork")) is not None:
+        begins = f"{fork.get('run', 'RUN')}@{fork.get('step', 'last')}"
+        parts.append(f"--fork {shlex.quote(begins)} --horizon {shlex.quote(str(fork.get('horizon', 'N')))}")
+    if (kept := submission.get("keep_checkpoints")) is not None:
+        parts.append(f"--keep-checkpoints {kept if isinstance(kept, str) else ','.join(map(str, kept))}")
     if (submission.get("primary") or {}).get("margin") is not None:
         parts.append(f"--margin {submission['primary']['margin']}")
     for field, option in (("control", "control"), ("measure_gain", "gain")):

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from server.access import Principal
 from server.audit.service import record
+from server.checkpoints.service import refuse_without_origin
 from server.db.tables import Experiment, Run
 from server.errors import Conflict
 from server.queue.cancel import retry_run
@@ -59,6 +60,7 @@ def retry(session: Session, run_id: int, principal: Principal) -> None:
     check_owner(principal, run.experiment, "retry runs of")
     if run.device == "outside":
         raise Conflict(f"run {run_id} was tracked from outside: run it again where it ran")
+    refuse_without_origin(session, run.experiment)
     if not retry_run(session, run_id):
         raise Conflict(f"run {run_id} is {run.state}: only a failed or cancelled one can be retried")
     record(session, principal.user_id, "run.retry", f"run/{run_id}", experiment_id=run.experiment_id)

@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session, joinedload
 
 from server.access import Principal
 from server.audit.service import record
+from server.checkpoints.queries import open_forks
+from server.checkpoints.service import refuse_needed
 from server.db.deleted import WITH_DELETED
 from server.db.engine import Database
 from server.db.tables import Experiment, Project, Run
@@ -34,11 +36,12 @@ logger = logging.getLogger(__name__)
 def delete_run(session: Session, run_id: int, principal: Principal) -> None:
     """Delete a run that has ended. Its experiment stays, and so does a verdict that was given already.
 
-    Raises `NotFound`, `Forbidden`, and `Conflict` while it is queued or running.
+    Raises `NotFound`, `Forbidden`, and `Conflict` while it is queued or running, or a fork needs its checkpoints.
     """
     run = find_run(session, run_id)
     check_owner(principal, run.experiment, "delete runs of")
     _refuse_active(session, [Run.id == run_id], f"run {run_id}")
+    refuse_needed(session, [run_id])
     run.deleted_at = store_now(session)
     record(session, principal.user_id, "run.delete", f"run/{run_id}", experiment_id=run.experiment_id)
 
@@ -46,11 +49,12 @@ def delete_run(session: Session, run_id: int, principal: Principal) -> None:
 def delete_experiment(session: Session, experiment_id: int, principal: Principal) -> int:
     """Delete an experiment that has ended, with its runs; return how many those were.
 
-    Raises `NotFound`, `Forbidden`, and `Conflict` while one of its runs is queued or running.
+    Raises `NotFound`, `Forbidden`, and `Conflict` while one of its runs is queued or running, or needed by a fork.
     """
     experiment = find_experiment(session, experiment_id)
     check_owner(principal, experiment, "delete")
     _refuse_active(session, [Run.experiment_id == experiment_id], f"experiment {experiment_id}")
+    refuse_needed(session, _run_ids(session, experiment_id))
     num_runs = session.scalar(select(func.count(Run.id)).where(Run.experiment_id == experiment_id)) or 0
     experiment.deleted_at = now = store_now(session)
     session.execute(
@@ -150,11 +154,17 @@ def _delete_expired(database: Database, experiment_id: int) -> bool:
             return False  # retried or marked meanwhile
         if session.scalar(select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(OPEN)).limit(1)):
             return False  # an analysis of it goes on
+        if open_forks(session, _run_ids(session, experiment_id)):
+            return False  # a fork begins at one of its checkpoints, and has not ended
         name = experiment.name
         session.execute(delete(Experiment).where(Experiment.id == experiment_id))
         record(session, None, "experiment.expire", f"experiment/{experiment_id}", name=name)
     logger.info("experiment %d was deleted: its project's retention is over", experiment_id)
     return True
+
+
+def _run_ids(session: Session, experiment_id: int) -> Sequence[int]:
+    return session.scalars(select(Run.id).where(Run.experiment_id == experiment_id)).all()
 
 
 def _refuse_active(session: Session, which: list[object], subject: str) -> None:

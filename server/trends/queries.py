@@ -191,4 +191,6 @@ def settings_text(plan: dict[str, Any]) -> str:
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in sorted((plan.get("params") or {}).items())
     ]
-    return ", ".join([*spelled, f"{plan['steps']} steps"])
+    fork = plan.get("fork")
+    begins = f" after step {fork['step']} of run {fork['run']}" if fork else ""
+    return ", ".join([*spelled, f"{plan['steps']} steps{begins}"])

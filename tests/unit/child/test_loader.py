@@ -68,6 +68,7 @@ def test_a_description_holds_what_a_form_needs(tmp_path: Path) -> None:
             "resolution": None,
         },
         "is_script": False,
+        "may_schedule": False,
         "parameters": [
             parameter("width", "int", 4, 1, 64, help="Inputs"),
             parameter("kind", "str", "plain", choices=["plain", "fancy"]),

@@ -9,6 +9,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server.cli.checkpoints import fork_of, kept_of
 from server.cli.submit import parameter_of, recipe_of, seeds_of
 
 
@@ -48,3 +49,41 @@ def test_parameter_values_keep_their_type(value: object) -> None:
 def test_a_fault_repeats_the_value(read, text: str) -> None:
     with pytest.raises(typer.BadParameter, match=text):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "fork"),
+    [
+        ("12@1000", {"run": 12, "step": 1000, "horizon": 200}),
+        ("12", {"run": 12, "step": "last", "horizon": 200}),
+        ("12@last", {"run": 12, "step": "last", "horizon": 200}),
+    ],
+)
+def test_forks(text: str, fork: object) -> None:
+    assert fork_of(text, 200) == fork
+    assert fork_of(None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "horizon", "told"),
+    [
+        ("12@1000", None, "--horizon"),
+        (None, 200, "--fork"),
+        ("x", 5, "12@1000"),
+        ("12@", 5, "12@1000"),
+        ("@5", 5, "12@"),
+    ],
+)
+def test_a_fork_needs_both(text: str | None, horizon: int | None, told: str) -> None:
+    with pytest.raises(typer.BadParameter, match=told):
+        fork_of(text, horizon)
+
+
+@pytest.mark.parametrize(("text", "kept"), [("last", "last"), ("100,200", [100, 200]), ("7", [7]), (None, None)])
+def test_kept_steps(text: str | None, kept: object) -> None:
+    assert kept_of(text) == kept
+
+
+def test_a_kept_step_is_a_number() -> None:
+    with pytest.raises(typer.BadParameter, match="first"):
+        kept_of("first")

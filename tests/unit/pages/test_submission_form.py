@@ -144,7 +144,7 @@ def test_the_command_line_sends_the_same_submission(monkeypatch: pytest.MonkeyPa
         def __exit__(self, *args: object) -> None:
             pass
 
-        def post(self, path: str, given: dict[str, Any]) -> dict[str, Any]:
+        def submit(self, **given: Any) -> dict[str, Any]:
             sent.append(given)
             return {"id": 1, "progress": {"total": 1}}
 
@@ -156,6 +156,29 @@ def test_the_command_line_sends_the_same_submission(monkeypatch: pytest.MonkeyPa
     mine = ExperimentIn.model_validate(body).model_dump(exclude={"recipes"})
     assert ExperimentIn.model_validate(sent[0]).model_dump(exclude={"recipes"}) == mine
     assert len(sent[0]["recipes"]) == len(body["recipes"])
+
+
+def test_a_fork_and_kept_steps_are_spelled_and_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = {"fork.run": "12", "fork.step": "40", "fork.horizon": "20"}
+    body, _ = submission_of(blank(WORKLOAD) | fork, WORKLOAD)
+    assert body["fork"] == {"run": 12, "step": 40, "horizon": 20}
+    assert "steps" not in body, "the horizon is the length"
+    assert "--fork 12@40 --horizon 20" in cli_of(body)
+    again, _ = submission_of(copied(WORKLOAD, body), WORKLOAD)
+    assert again == body
+    body, _ = submission_of(blank(WORKLOAD) | fork | {"fork.step": ""}, WORKLOAD)
+    assert body["fork"] == {"run": 12, "horizon": 20}, "the last one"
+    for text, kept in (("100, 200", [100, 200]), ("last", "last"), ("7", [7])):
+        body, _ = submission_of(blank(WORKLOAD) | {"keep_checkpoints": text}, WORKLOAD)
+        assert body["keep_checkpoints"] == kept
+        assert submission_of(copied(WORKLOAD, body), WORKLOAD)[0] == body
+    assert "fork" not in submission_of(blank(WORKLOAD), WORKLOAD)[0]
+
+
+def test_faults_of_a_fork_stand_at_its_fields() -> None:
+    fields = ["fork.horizon", "fork", "keep_checkpoints.0"]
+    faults = tuple(Fault(field=field, value=1, rule="no", remedy="mend it") for field in fields)
+    assert [item["field"] for item in placed(faults, [])] == ["fork.horizon", "fork.run", "keep_checkpoints"]
 
 
 def test_what_the_command_line_cannot_say_is_said() -> None:

@@ -238,7 +238,7 @@ export class ChartView {
   #place(layout) {
     const axis = layout.xaxis;
     const name = this.settings.axis, last = this.#last() || 1;
-    axis.title.text = AXES[name].title;
+    if (name !== "step") axis.title.text = AXES[name].title; // what steps count is in the layout
     if (name === "wall") {
       const firsts = this.#curves().map(({ x }) => x[0]).filter(Number.isFinite);
       const first = firsts.reduce((a, b) => Math.min(a, b), last);

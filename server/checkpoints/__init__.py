@@ -1,0 +1,1 @@
+"""Checkpoints that stay when their run has ended: what forks begin at."""
