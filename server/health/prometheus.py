@@ -8,10 +8,11 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from server.db.tables import Attempt, Delivery, Experiment, Run
+from server.db.tables import Attempt, Delivery, Experiment, Run, Seat
 from server.workers.queries import live_workers
 
 RUN_STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
+SEAT_STATES = ("reserved", "taken")
 OUTCOMES = ("completed", "failed", "cancelled", "paused", "lost", None)  # None: it has not ended
 Text = TypeVar("Text", str, str | None)
 EXPERIMENT_STATES = ("queued", "running", "ended", "cancelled")
@@ -26,6 +27,7 @@ def exposition(session: Session, lease_s: float, version: str) -> str:
     waiting_s = (datetime.now(UTC) - oldest).total_seconds() if oldest is not None else 0.0
     by_device = _counts(session, Run.device, Run.state == "queued")
     attempts = _counts(session, Attempt.outcome)
+    seats = _counts(session, Seat.state, Seat.state.in_(SEAT_STATES))
     since = datetime.now(UTC) - timedelta(hours=1)
     waits = _waits_s(session, since)
     late = session.scalar(select(func.count()).where(Run.state == "running", Run.lease_expires_at < datetime.now(UTC)))
@@ -56,6 +58,11 @@ def exposition(session: Session, lease_s: float, version: str) -> str:
             [(f'quantile="{q}"', waits[min(len(waits) - 1, int(q * len(waits)))]) for q in (0.5, 0.95) if waits],
         ),
         *_gauge("ampboard_leases_expired", "Running runs whose worker has not renewed its lease.", [("", late or 0)]),
+        *_gauge(
+            "ampboard_seats",
+            "Parts of runs on several hosts: reserved for a worker, or at work on one.",
+            [(f'state="{state}"', seats.get(state, 0)) for state in SEAT_STATES],
+        ),
         *_gauge("ampboard_webhooks_due", "Deliveries that wait for a try.", [("", undelivered or 0)]),
         *_gauge("ampboard_workers_live", "Workers that answered within a lease.", [("", len(workers))]),
         *_gauge("ampboard_worker_slots", "Slots of live workers.", [("", sum(w.slots for w in workers))]),

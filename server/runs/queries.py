@@ -14,6 +14,7 @@ from server.errors import NotFound
 from server.metrics.summaries import listed_summaries
 from server.paging import decode_cursor, encode_cursor
 from server.queue.forecast import Turn, turns
+from server.queue.seats import seats_of
 from server.runs.group_keys import GroupBy
 
 STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
@@ -72,6 +73,7 @@ def _run_json(run: Run, metrics: dict[str, Any], turn: Turn | None) -> dict[str,
         "archived_at": run.archived_at,
         "pause_requested_at": run.pause_requested_at,
         "num_devices": run.num_devices,
+        "num_hosts": run.num_hosts,
         "queue_position": turn.position if turn is not None else None,
         "expected_start_at": turn.starts_at if turn is not None else None,
         "queue_note": turn.note if turn is not None else None,
@@ -98,6 +100,7 @@ def run_detail(session: Session, run_id: int) -> dict[str, Any]:
         "config": run.config,
         "environment": run.environment,
         "result": run.result,
+        "seats": seats_of(session, [run_id]).get(run_id, []) if run.num_hosts > 1 else [],
         "attempts": [
             {
                 "number": attempt.number,

@@ -53,7 +53,8 @@ class RunOut(BaseModel):
     tags: list[str]
     archived_at: datetime | None
     pause_requested_at: datetime | None
-    num_devices: int
+    num_devices: int = Field(description="On each of its hosts.")
+    num_hosts: int
     queue_position: int | None
     expected_start_at: datetime | None
     queue_note: str | None
@@ -71,6 +72,27 @@ class AttemptOut(BaseModel):
     devices: list[str]
 
 
+class SeatOut(BaseModel):
+    """The part of an attempt on one of several hosts. Node 0 keeps the record; all meet at ``endpoint``.
+
+    ``state``: reserved, taken, ended. ``outcome``: completed, failed, lost, stopped, or released: the attempt was over.
+    """
+
+    attempt: int
+    node: int
+    worker: str
+    host: str
+    state: str
+    devices: list[str]
+    endpoint: str
+    taken_at: datetime | None
+    ended_at: datetime | None
+    outcome: str | None
+    reason: dict[str, Any] | None
+    exit_code: int | None
+    log: str = Field(description="The end of what its processes wrote, for nodes above 0.")
+
+
 class RunDetail(RunOut):
     """One run with everything recorded about it."""
 
@@ -79,6 +101,7 @@ class RunDetail(RunOut):
     environment: dict[str, Any] | None
     result: dict[str, Any] | None = Field(description="What the child reported at its last step.")
     attempts: list[AttemptOut]
+    seats: list[SeatOut] = Field(description="Of a run on several hosts, attempt by attempt; else empty.")
 
 
 class PriorityIn(BaseModel):

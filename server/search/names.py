@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, cast, func, or_, select
+from sqlalchemy import ColumnElement, String, and_, cast, func, or_, select
 
 from amp_core.config import ALIASES
-from server.db.tables import Experiment, Project, Run, User, Worker, Workload
+from server.db.tables import Experiment, Project, Run, Seat, User, Worker, Workload
 from server.search.language import refuse
 from server.search.terms import Named
 
@@ -98,7 +98,10 @@ def _run(term: Named, value: str) -> Condition:
         case "numerics":
             return _like(Run.numerics, value)
         case "worker":
-            return Run.worker_id.in_(select(Worker.id).where(_like(Worker.name, value)))
+            named = select(Worker.id).where(_like(Worker.name, value))
+            of_run = and_(Seat.run_id == Run.id, Seat.attempt == Run.attempt)
+            seated = select(Seat.node).where(of_run, Seat.worker_id.in_(named)).exists()
+            return or_(Run.worker_id.in_(named), and_(Run.num_hosts > 1, seated))
     raise AssertionError(f"{term.field} is about experiments")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.db.tables import DeviceReading, Run, Worker
+from server.db.tables import DeviceReading, Run, Seat, Worker
 from server.errors import NotFound
 
 
@@ -18,7 +18,7 @@ def is_silent(worker: Worker, lease_s: float) -> bool:
 
 
 def list_workers(session: Session, lease_s: float) -> list[dict[str, Any]]:
-    """Every worker ever seen, live ones first, with the runs it holds now."""
+    """Every worker ever seen, live ones first, with the runs it holds now, and its seats in runs on several hosts."""
     held, readings = _held(session), _latest_readings(session)
     workers = [
         _worker_json(worker, held.get(worker.id, []), readings.get(worker.id, {}), lease_s)
@@ -59,19 +59,32 @@ def _held(session: Session) -> dict[int, list[dict[str, Any]]]:
     running = select(Run).where(Run.state == "running", Run.worker_id.is_not(None)).order_by(Run.id)
     for run in session.scalars(running):
         assert run.worker_id is not None
-        held.setdefault(run.worker_id, []).append(
-            {
-                "id": run.id,
-                "experiment_id": run.experiment_id,
-                "recipe_name": run.recipe_name,
-                "seed": run.seed,
-                "kind": run.kind,
-                "step": run.step,
-                "steps": run.steps,
-                "device": run.config.get("device"),
-            }
-        )
+        held.setdefault(run.worker_id, []).append(_held_json(run, 0))
+    seated = (
+        select(Run, Seat.worker_id, Seat.node)
+        .join(Seat, (Seat.run_id == Run.id) & (Seat.attempt == Run.attempt))
+        .where(Run.state == "running", Seat.node > 0, Seat.state != "ended")
+        .order_by(Run.id)
+    )
+    for run, worker_id, node in session.execute(seated):
+        held.setdefault(worker_id, []).append(_held_json(run, node))
     return held
+
+
+def _held_json(run: Run, node: int) -> dict[str, Any]:
+    """A run at work, or the part of it that a further host has."""
+    return {
+        "id": run.id,
+        "experiment_id": run.experiment_id,
+        "recipe_name": run.recipe_name,
+        "seed": run.seed,
+        "kind": run.kind,
+        "step": run.step,
+        "steps": run.steps,
+        "device": run.config.get("device"),
+        "node": node,
+        "num_hosts": run.num_hosts,
+    }
 
 
 def _worker_json(

@@ -26,6 +26,8 @@ class WorkerRun(BaseModel):
     step: int
     steps: int
     device: str | None
+    node: int = Field(description="Which part of a run on several hosts, from 0; 0 as well for a run on one.")
+    num_hosts: int
 
 
 class WorkerOut(BaseModel):
