@@ -69,7 +69,7 @@ def main() -> int:
 def run_worker(settings: Settings, database: Database) -> int:
     """Register, take over what an earlier process of this name left, work, and sign off."""
     name = worker_name(settings)
-    artifacts = None if settings.artifacts is None else ArtifactStore(settings.artifacts)
+    artifacts = ArtifactStore(settings.artifacts) if settings.artifacts else None
     nvml = open_nvml()
     slots = inventory(settings.worker_slots, nvml)
     devices = Devices(slots, nvml)

@@ -14,8 +14,9 @@ from team import Team
 
 from server.accounts import service
 from server.db.engine import Database
-from server.db.tables import Experiment, Run, Worker
+from server.db.tables import Checkpoint, Experiment, Run, Worker
 from server.errors import Unauthenticated
+from server.queue.claim import claim
 
 URL = "/api/v1/experiments"
 
@@ -140,3 +141,36 @@ def test_the_sweep_requeues_and_judges(any_database: Database, tmp_path: Path) -
         for run_id in (lost, *others):
             client.post(f"/api/v1/runs/{run_id}/cancel")
         eventually(lambda: client.get(f"{URL}/{made['id']}").json()["state"] == "cancelled")
+
+
+def test_forks_pin_their_checkpoint_and_wait_for_its_worker(team: Team) -> None:
+    """The queries look into JSON columns, which the two databases spell differently."""
+    client = team.client("submitter")
+    team.add_worker()
+    team.add_worker("worker-2")
+    body = {"workload": "digits-cnn", "seeds": 1, "recipes": ["fp32", "bf16"], "control": False, "measure_gain": False}
+    made = client.post(URL, json={**body, "keep_checkpoints": [40]}).json()
+    name = f"step-{40:010d}-{'ab' * 16}.pt"
+    with team.database.write() as session:
+        runs = session.scalars(select(Run).order_by(Run.id)).all()
+        for run in runs:
+            run.state = "completed"
+        session.add(
+            Checkpoint(
+                run_id=runs[0].id, step=40, attempt=1, name=name, num_bytes=1, worker_name="worker-1",
+                created_at=datetime.now(UTC),
+            )
+        )  # fmt: skip
+    fork = {"run": made["runs"][0]["id"], "step": "last", "horizon": 5}
+    forked = client.post(URL, json={**body, "fork": fork})
+    assert forked.status_code == 201, forked.text
+    kept = f"/api/v1/runs/{fork['run']}/checkpoints"
+    assert client.get(kept).json()["needed_by"] == [forked.json()["id"]]
+    assert client.delete(kept).status_code == 409
+    with team.database.write() as session:
+        ids = {worker.name: worker.id for worker in session.scalars(select(Worker))}
+        assert claim(session, ids["worker-2"], ["cpu"], 60.0) is None
+        assert claim(session, ids["worker-1"], ["cpu"], 60.0) is not None
+        session.execute(update(Run).where(Run.experiment_id == forked.json()["id"]).values(state="completed"))
+    assert client.delete(kept).status_code == 204
+    assert client.get(kept).json()["items"] == []
