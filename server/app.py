@@ -20,6 +20,7 @@ from server.access.middleware import BodyLimit, HeadersAndLog, HostCheck, Origin
 from server.access.proxy import TrustedProxy
 from server.accounts.service import has_account
 from server.accounts.throttle import Throttle
+from server.allocator import share_one_arena
 from server.db.engine import Database
 from server.db.upgrade import open_database
 from server.errors import ConfigurationError, install_handlers
@@ -98,6 +99,7 @@ def serve(settings: Settings, on_listening: Callable[[str], None] | None = None)
         ConfigurationError: when the address cannot be listened on, or is open to the network and nobody has an account.
         StoreError: when the database cannot be used.
     """
+    share_one_arena()
     logs.configure(settings.log_level, settings.log_format)
     database = open_database(settings)
     check_exposure(settings, database)

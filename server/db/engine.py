@@ -23,6 +23,7 @@ from server.db.turns import Turns
 
 BUSY_TIMEOUT_MS = 10_000
 JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
+CACHE_KIB = 512  # of each of dozens of connections; the operating system keeps the pages for all of them
 NETWORK = {  # libpq's own: how soon a silent network is noticed; the URL's query may say otherwise
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -135,6 +136,7 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
         "synchronous=NORMAL",
         "foreign_keys=ON",
         f"journal_size_limit={JOURNAL_LIMIT_BYTES}",
+        f"cache_size=-{CACHE_KIB}",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
 
