@@ -92,7 +92,7 @@ bench-start: $(STAMPS)/development  ## from submission to the first step, warm a
 test-faults: $(STAMPS)/development  ## kill, cut, fill and shift things while runs are at work (ARGS="--rounds 50 --seed 1")
 	PYTHONPATH=.:tests $(BIN)/python -m faults $(ARGS)
 
-test-netns: $(STAMPS)/development  ## a run over two hosts, each a network namespace of its own (needs root)
+test-netns: $(STAMPS)/development  ## runs over two hosts, each a network namespace of its own: children, and workers on a queue (needs root)
 	PYTHONPATH=.:tests $(BIN)/python tests/network_namespaces.py
 
 migrate: setup  ## bring the database of the current settings to the newest schema

