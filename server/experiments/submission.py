@@ -289,13 +289,20 @@ class _Check:
                 self.fault(f"params.{name}", value, rule, "mend the name or leave it out")
         settled: dict[str, Any] = {}
         for name, parameter in declared.items():
-            value = self.given.params.get(name, parameter.default)
+            value = self.given.params.get(name, self._default(parameter))
             try:
                 settled[name] = parameter.accept(value)
             except WorkloadError as error:
                 rule, remedy = split_message(str(error))
                 self.fault(f"params.{name}", value, rule, remedy)
         return settled
+
+    def _default(self, parameter: Parameter) -> Any:
+        """The parameter's own, or that of the run to fork from: a fork has the same in any case."""
+        origin = self.around.origin
+        if origin is None or origin.run.experiment.plan.get("workload") != self.given.workload:
+            return parameter.default
+        return (origin.run.experiment.plan.get("params") or {}).get(parameter.name, parameter.default)
 
     def primary(self) -> PrimaryMetric | None:
         asked = self.given.primary or PrimaryIn()

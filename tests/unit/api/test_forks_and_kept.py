@@ -150,6 +150,13 @@ def test_a_fork_becomes_runs_that_begin_at_the_checkpoint(team: Team, origin: in
     assert _submit(team, **_fork(origin, step="last", horizon=7))["fork"]["step"] == 100, "digits has no schedule"
 
 
+def test_parameters_are_those_of_the_run_unless_given(team: Team, origin: int) -> None:
+    made = _submit(team, fork={"run": origin, "horizon": 5})
+    assert made["params"]["width"] == 8
+    for _, config in _configs(team, made["id"]):
+        assert config.workload.params["width"] == 8
+
+
 def test_only_the_worker_that_has_the_checkpoint_takes_it(team: Team, origin: int) -> None:
     team.add_worker("worker-2")
     with team.database.write() as session:
