@@ -1,7 +1,7 @@
 """A day of a team's queue, simulated with the scheduler that production uses: `make simulate` prints its figures.
 
 Three people submit a thousand runs to eight GPUs and two CPUs: one drops five hundred at once, the others send theirs
-over six hours. A tenth of the GPU runs takes two or four GPUs together, one in thirty takes one to four GPUs of each of
+over six hours. A tenth of the GPU runs takes two or four GPUs together, one in fifty takes one to four GPUs of each of
 two hosts, and one run in twenty is urgent. Durations are known to within a factor, as measured ones are; every tenth is
 unknown beforehand.
 """
