@@ -16,6 +16,7 @@ from team import Team
 from server.comparisons.schemas import ComparisonOut
 from server.comparisons.service import judge_ended
 from server.db.engine import Database
+from server.db.tables import Experiment
 
 HOSTILE = 'Café "<script>alert(1)</script>" | `x` **b** [l](http://e.example) # <img src=x onerror=y>'
 
@@ -41,6 +42,16 @@ def test_the_comparison_has_the_published_shape(team: Team) -> None:
     assert comparison.state == "judged"
     assert 1 <= len(comparison.statements) <= 3
     assert "gradients of net.2 became zero" in comparison.statements[0]
+
+
+def test_a_comparison_that_was_stored_before_it_had_all_its_fields_is_shown(team: Team) -> None:
+    experiment_id = judged(team)
+    with team.database.write() as session:
+        experiment = session.get_one(Experiment, experiment_id)
+        assert experiment.comparison is not None
+        experiment.comparison = {key: value for key, value in experiment.comparison.items() if key != "segment"}
+    for path in ("/experiments/{}", "/api/v1/experiments/{}/comparison", "/api/v1/experiments/{}/report.html"):
+        assert team.client("viewer").get(path.format(experiment_id)).status_code == 200, path
 
 
 @pytest.mark.parametrize("path", ["comparison", "report.md", "report.html"])

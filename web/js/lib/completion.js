@@ -55,7 +55,10 @@ export class Completion {
     this.chosen = -1;
     /** @type {Answer | null} */
     this.answer = null;
-    const ask = throttled(() => this.#ask(), 60);
+    /** What was in the box when the list was closed: an answer for it comes too late. @type {string | null} */
+    this.closedFor = null;
+    const later = throttled(() => this.#ask(), 60);
+    const ask = () => ((this.closedFor = null), later());
     this.input.addEventListener("input", () => (this.#choose(-1), this.#mark([]), ask())); // who types on has not chosen
     this.input.addEventListener("focus", ask);
     this.input.addEventListener("blur", () => setTimeout(() => this.close(), 120));
@@ -73,6 +76,7 @@ export class Completion {
   }
 
   close() {
+    this.closedFor = this.input.value;
     this.list.hidden = true;
     this.chosen = -1;
     this.input.setAttribute("aria-expanded", "false");
@@ -80,9 +84,10 @@ export class Completion {
   }
 
   async #ask() {
+    if (this.input.value === this.closedFor) return;
     const query = this.input.value, at = this.input.selectionStart ?? query.length;
     const response = await fetch(`/api/v1/search/suggestions?${new URLSearchParams({ page: this.page, q: query, at: String(at) })}`);
-    if (!response.ok || query !== this.input.value || document.activeElement !== this.input) return;
+    if (!response.ok || query !== this.input.value || query === this.closedFor || document.activeElement !== this.input) return;
     this.answer = /** @type {Answer} */ (await response.json());
     this.#show();
     this.#mark(this.answer.faults.filter(({ start, end }) => at < start || at > end || at < query.length));
@@ -166,6 +171,7 @@ export class Completion {
     this.close();
     this.input.focus();
     this.#mark([]);
+    this.closedFor = null;
     this.#ask();
   }
 }
