@@ -153,7 +153,12 @@ def _of_training(given: ForkIn, run: Run, wanted: Wanted) -> list[Fault]:
     if run.device.partition(":")[0] != wanted.device:
         rule = f"run {run.id} ran on {run.device.partition(':')[0]}; a fork goes on on the same kind of device"
         faults.append(Fault("device", wanted.device, rule, f"give device={run.device.partition(':')[0]!r}"))
-    strategy = (run.config.get("distribution") or {}).get("strategy", "ddp")
+    distribution = run.config.get("distribution") or {}
+    if (hosts := distribution.get("nnodes", 1)) > 1:
+        rule = f"run {run.id} was trained on {hosts} hosts, and a fork begins at a checkpoint of one"
+        faults.append(Fault("fork.run", given.run, rule, "name a run that one host trained"))
+        return faults
+    strategy = distribution.get("strategy", "ddp")
     if (run.config.get("ranks", 1), strategy) != (wanted.ranks, wanted.strategy):
         rule = f"run {run.id} had ranks={run.config.get('ranks', 1)} ({strategy}), and a fork has as many"
         faults.append(Fault("ranks", wanted.ranks, rule, "give the same ranks and strategy"))

@@ -64,9 +64,10 @@ def kept_panel(session: Session, run: Mapping[str, Any]) -> dict[str, Any] | Non
 
 def fork_form(workload: Mapping[str, Any], run: Run, step: str) -> dict[str, str]:
     """The form of a new experiment that begins at a checkpoint of a run; ``step`` may be ``last``."""
-    submission = run.experiment.plan.get("submission", {})
-    changes = {"name": f"{run.experiment.name}: from step {step} of run {run.id}"[:200], "seeds": 5}
-    form = copied(workload, {**submission, **changes, "keep_checkpoints": None})
+    asked = ("params", "primary", "device", "priority", "tags")  # recipes, seeds and what else is measured begin anew
+    earlier = run.experiment.plan.get("submission", {})
+    submission = {name: earlier[name] for name in asked if name in earlier}
+    form = copied(workload, submission | {"name": f"{run.experiment.name}: from step {step} of run {run.id}"[:200]})
     horizon = max(1, run.steps // SHARE_OF_RUN)
     if step.isdigit() and run.steps > int(step):
         horizon = min(horizon, run.steps - int(step))

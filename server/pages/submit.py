@@ -36,6 +36,7 @@ router = APIRouter(include_in_schema=False)
 Submitter = Annotated[Principal, Depends(submitter)]
 FIRST_CHOICE = "photo-denoiser"
 MAX_FORM_FIELDS = 400
+INNER = ("margin", "run", "step", "horizon")  # of fields that are objects
 
 
 @router.get("/experiments/new", dependencies=[Depends(submitter)])
@@ -186,7 +187,7 @@ def _checked(body: Any) -> ExperimentIn:
     except ValidationError as error:
         faults: list[Fault] = []
         for item in error.errors():
-            path = [str(part) for part in item["loc"] if (isinstance(part, str) and part in body) or part == "margin"]
+            path = [str(part) for part in item["loc"] if isinstance(part, str) and (part in body or part in INNER)]
             rule = str(item["msg"]).removeprefix("Value error, ")
             field = ".".join(path) or "body"
             fault = Fault(field=field, value=item["input"], rule=rule, remedy="")

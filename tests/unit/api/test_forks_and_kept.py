@@ -239,6 +239,56 @@ def test_another_training_is_refused(team: Team, origin: int) -> None:
     assert "ran on cpu" in _faults(team, **_fork(origin), device="cuda")["device"]["rule"]
 
 
+def test_a_run_of_several_hosts_is_no_origin(team: Team, origin: int) -> None:
+    with team.database.write() as session:
+        run = session.get_one(Run, origin)
+        run.config = {**run.config, "ranks": 2, "distribution": {"strategy": "ddp", "nnodes": 2}}
+    assert "trained on 2 hosts" in _faults(team, **_fork(origin))["fork.run"]["rule"]
+
+
+def test_pages_lead_from_a_kept_checkpoint_to_the_form_and_show_the_fork(team: Team, origin: int) -> None:
+    browser = team.browser("submitter")
+    page = browser.get(f"/runs/{origin}").text
+    assert "Kept checkpoints" in page
+    assert "on worker worker-1" in page
+    assert f'href="/experiments/new?fork={origin}@40"' in page
+    form = browser.get(f"/experiments/new?fork={origin}@40").text
+    assert f'name="fork.run" value="{origin}"' in form
+    assert 'name="fork.step" value="40"' in form
+    assert 'name="fork.horizon" value="10"' in form
+    assert 'name="params.width" value="8"' in form
+    assert browser.get("/experiments/new?fork=9999@40").status_code == 404
+    made = _submit(team, **_fork(origin))
+    shown = browser.get(f"/experiments/{made['id']}").text
+    assert f'from step <b>40</b> of <a href="/runs/{origin}">run {origin}</a>' in shown
+    assert "says nothing about a whole training" in shown
+    assert f"steps after step 40 of run {origin}" in shown, "the title of the axis"
+    run = browser.get(f"/runs/{made['runs'][0]['id']}").text
+    assert "Step after the fork" in run
+    assert f"steps after step 40 of run {origin}" in run
+    assert f"Experiment {made['id']}</a> begins at one of them" in browser.get(f"/runs/{origin}").text
+    assert "Drop them" not in browser.get(f"/runs/{origin}").text
+    assert browser.post(f"/runs/{origin}/drop-checkpoints").status_code == 409
+    team.client("submitter").post(f"{URL}/{made['id']}/cancel")
+    assert browser.post(f"/runs/{origin}/drop-checkpoints").status_code == 303
+    assert "Kept checkpoints" not in browser.get(f"/runs/{origin}").text
+
+
+def test_the_form_tells_faults_of_a_fork_where_they_are(team: Team, origin: int) -> None:
+    form = {
+        "workload": "digits-cnn", "name": "f", "seeds": "3", "steps": "", "device": "auto", "margin": "",
+        "priority": "",
+        "recipe.0.on": "1", "recipe.1.on": "1", "fork.run": str(origin), "fork.step": "41", "fork.horizon": "",
+    }  # fmt: skip
+    answer = team.browser("submitter").post("/experiments/new", data=form)
+    assert answer.status_code == 422
+    assert 'id="error-fork.horizon"' in answer.text
+    answer = team.browser("submitter").post("/experiments/new", data={**form, "fork.horizon": "5"})
+    assert answer.status_code == 422
+    assert 'id="error-fork.step"' in answer.text
+    assert "none after 41" in answer.text
+
+
 def test_a_changed_workload_is_refused(team: Team, origin: int) -> None:
     with team.database.write() as session:
         old = session.scalars(select(Workload)).one()
