@@ -73,7 +73,8 @@ def traces(page: Page, chart: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = page.evaluate(
         """(name) => JSON.parse(JSON.stringify(document.querySelector(`[data-chart="${name}"] [data-plot]`).data
             .map(({ x, y, name, mode, text, customdata, fill, yaxis, marker }) =>
-              ({ x, y, name, mode, text, customdata, fill, yaxis, symbol: marker?.symbol ?? "" }))))""",
+              ({ x, y, name, mode, text: text ?? null, customdata: customdata ?? null, fill: fill ?? "",
+                yaxis: yaxis ?? "y", symbol: marker?.symbol ?? "" }))))""",
         chart,
     )
     return found

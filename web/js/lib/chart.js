@@ -59,7 +59,7 @@ export class ChartView {
     this.plot = inside(element, "[data-plot]");
     this.button = inside(element, "[data-full-range]");
     this.button.addEventListener("click", () => this.setFull(!this.full));
-    this.details = /** @type {HTMLDetailsElement} */ (inside(element, "details"));
+    this.details = /** @type {HTMLDetailsElement} */ (inside(element, "details:not(.save-menu)"));
     this.details.addEventListener("toggle", () => this.#table());
     new IntersectionObserver((entries) => {
       this.seen = entries.some((entry) => entry.isIntersecting);
