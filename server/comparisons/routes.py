@@ -66,7 +66,8 @@ def _curves(
             curves = curves_of(session, chosen, series) if not chosen.fault else []
             if curves:
                 legend = [(name, style.light) for name, style, _ in chosen.groups]
-                drawn.append((title, svg_of(curves, f"{title} by step", legend=legend), notes_of(curves)))
+                svg = svg_of(curves, f"{title} by step", legend=legend, steps=chosen.steps)
+                drawn.append((title, svg, notes_of(curves)))
     return drawn
 
 

@@ -19,12 +19,12 @@ from server.metrics.read import MIN_POINTS, series_names
 from server.pages import colours, figures, parallel
 from server.pages.assets import assets
 from server.pages.conditions import written
-from server.pages.forks import step_title_of
 from server.pages.formats import number, percent
 from server.pages.metric_text import heading_of, metric_text
 from server.pages.points import answer, points_of
 from server.pages.render import page
 from server.pages.runs_table import non_finite_text
+from server.runs.forked import step_title_of
 from server.state import DatabaseOf
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])

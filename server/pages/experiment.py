@@ -17,7 +17,7 @@ from server.errors import NotFound
 from server.experiments import queries, service
 from server.metrics.cursors import experiment_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS
-from server.pages import analyses, chart_tools, colours, costs, diagnoses, figures, forks, runs_table, verdicts
+from server.pages import analyses, chart_tools, colours, costs, diagnoses, figures, runs_table, verdicts
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.gallery import gallery_of
@@ -25,6 +25,7 @@ from server.pages.heat import heat_choices
 from server.pages.module_table import modules_by_recipe
 from server.pages.render import page
 from server.pages.tradeoff import tradeoff
+from server.runs.forked import step_title
 from server.state import DatabaseOf, SettingsOf
 
 router = APIRouter(include_in_schema=False)
@@ -111,7 +112,7 @@ def _data(
         "plotly": assets.url("plotly.min.js"),
         "themes": figures.THEMES,
         "config": figures.CONFIG,
-        "charts": figures.describe(charts, forks.step_title(experiment["fork"])),
+        "charts": figures.describe(charts, step_title(experiment["fork"])),
         "groups": [
             {
                 "name": recipe["name"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
@@ -27,17 +27,6 @@ def drop(run_id: int, principal: Annotated[Principal, Depends(submitter)], datab
     with database.write() as session:
         drop_kept(session, run_id, principal)
     return RedirectResponse(f"/runs/{run_id}", status_code=303)
-
-
-def step_title(fork: Mapping[str, Any] | None) -> str:
-    """The title of an axis of steps; those of a fork count from its checkpoint."""
-    return "step" if not fork else f"steps after step {fork['step']:,} of run {fork['run']}"
-
-
-def step_title_of(configs: Sequence[Mapping[str, Any]]) -> str:
-    """The same for several runs, by their configurations."""
-    titles = {step_title(config.get("fork")) for config in configs}
-    return titles.pop() if len(titles) == 1 else "step; of forks: after the fork"
 
 
 def kept_panel(session: Session, run: Mapping[str, Any]) -> dict[str, Any] | None:

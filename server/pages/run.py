@@ -31,6 +31,7 @@ from server.pages.render import page
 from server.pages.runs_table import non_finite_text
 from server.records.logs import log_end, read_log
 from server.runs import queries, service
+from server.runs.forked import step_title
 from server.state import DatabaseOf
 
 router = APIRouter(include_in_schema=False)
@@ -126,7 +127,7 @@ def _data(
         "plotly": assets.url("plotly.min.js"),
         "themes": figures.THEMES,
         "config": figures.CONFIG,
-        "charts": figures.describe(charts, forks.step_title(run["config"].get("fork"))),
+        "charts": figures.describe(charts, step_title(run["config"].get("fork"))),
         "groups": [group],
         "skips": run_facts.skipped_steps(session, run["id"], run["attempt"]),
     }

@@ -141,7 +141,7 @@ def _chart(block: ChartBlock, number: int) -> figures.Chart:
 def _chart_data(chart: figures.Chart, chosen: ChartRuns) -> dict[str, Any]:
     runs = [run for _, _, of_group in chosen.groups for run in of_group]
     return {
-        "chart": figures.describe([chart])[0],
+        "chart": figures.describe([chart], chosen.steps)[0],
         "ids": chosen.run_ids,
         "steps": max(run.steps for run in runs),
         "max_points": max(500, MIN_POINTS),
@@ -227,7 +227,7 @@ def _still(session: Session, block: ChartBlock) -> dict[str, Any]:
     return {
         "title": block.title or "Chart",
         "fault": fault,
-        "svg": svg_of(curves, f"{block.title}: {block.series} by step", log=block.log),
+        "svg": svg_of(curves, f"{block.title}: {block.series} by step", log=block.log, steps=chosen.steps),
         "notes": notes_of(curves, log=block.log),
         "legend": [(name, style.light, style.svg_dash, len(runs)) for name, style, runs in chosen.groups],
     }

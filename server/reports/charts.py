@@ -14,6 +14,7 @@ from server.metrics.read import MIN_POINTS, windows
 from server.pages import colours
 from server.reports.curves import Curve
 from server.reports.document import ChartBlock
+from server.runs.forked import step_title_of
 
 STILL_POINTS = 6000  # over all curves of a still chart: what bounds the size of an export
 
@@ -28,6 +29,11 @@ class ChartRuns:
     @property
     def run_ids(self) -> list[int]:
         return [run.id for _, _, runs in self.groups for run in runs]
+
+    @property
+    def steps(self) -> str:
+        """The title of their axis of steps."""
+        return step_title_of([run.config for _, _, runs in self.groups for run in runs])
 
 
 def runs_of(session: Session, block: ChartBlock) -> ChartRuns:

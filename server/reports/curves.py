@@ -46,8 +46,18 @@ class _Frame:
         return HEIGHT - BOTTOM - (shown - self.low) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM)
 
 
-def svg_of(curves: Sequence[Curve], label: str, *, log: bool = False, legend: Sequence[tuple[str, str]] = ()) -> Markup:
-    """The drawing with a legend of (name, colour) under it, or an empty string when no curve has a point."""
+def svg_of(
+    curves: Sequence[Curve],
+    label: str,
+    *,
+    log: bool = False,
+    legend: Sequence[tuple[str, str]] = (),
+    steps: str = "step",
+) -> Markup:
+    """The drawing with a legend of (name, colour) under it, or an empty string when no curve has a point.
+
+    ``steps`` is the title of the axis.
+    """
     known = [curve for curve in curves if len(curve.steps)]
     if not known:
         return Markup("")
@@ -57,7 +67,7 @@ def svg_of(curves: Sequence[Curve], label: str, *, log: bool = False, legend: Se
         f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
         f'aria-label="{escape(label)}" font-family="system-ui, sans-serif" font-size="11">'
     ]
-    parts += _axes(frame)
+    parts += _axes(frame, steps)
     for curve in known:
         parts += _line(curve, frame)
         parts += _marks(curve, frame)
@@ -83,7 +93,7 @@ def _frame(curves: Sequence[Curve], *, log: bool) -> _Frame:
     return _Frame(first=first, last=last if last > first else first + 1, low=low - room, high=high + room, log=log)
 
 
-def _axes(frame: _Frame) -> list[str]:
+def _axes(frame: _Frame, steps: str) -> list[str]:
     parts = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         level = frame.low + share * (frame.high - frame.low)
@@ -97,7 +107,7 @@ def _axes(frame: _Frame) -> list[str]:
         parts.append(
             f'<text x="{frame.x(step):.1f}" y="{HEIGHT - 14}" text-anchor="middle" fill="#566173">{step:,.0f}</text>'
         )
-    parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 1}" text-anchor="end" fill="#566173">step</text>')
+    parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 1}" text-anchor="end" fill="#566173">{escape(steps)}</text>')
     return parts
 
 
