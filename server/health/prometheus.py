@@ -8,6 +8,7 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from server.checkpoints.queries import space_of
 from server.db.tables import Attempt, Delivery, Experiment, Run, Seat
 from server.workers.queries import live_workers
 
@@ -28,6 +29,7 @@ def exposition(session: Session, lease_s: float, version: str) -> str:
     by_device = _counts(session, Run.device, Run.state == "queued")
     attempts = _counts(session, Attempt.outcome)
     seats = _counts(session, Seat.state, Seat.state.in_(SEAT_STATES))
+    kept = space_of(session)
     since = datetime.now(UTC) - timedelta(hours=1)
     waits = _waits_s(session, since)
     late = session.scalar(select(func.count()).where(Run.state == "running", Run.lease_expires_at < datetime.now(UTC)))
@@ -63,6 +65,8 @@ def exposition(session: Session, lease_s: float, version: str) -> str:
             "Parts of runs on several hosts: reserved for a worker, or at work on one.",
             [(f'state="{state}"', seats.get(state, 0)) for state in SEAT_STATES],
         ),
+        *_gauge("ampboard_kept_checkpoints", "Checkpoints that stay after their run's end.", [("", kept.num)]),
+        *_gauge("ampboard_kept_checkpoint_bytes", "Size of these files, once each.", [("", kept.num_bytes)]),
         *_gauge("ampboard_webhooks_due", "Deliveries that wait for a try.", [("", undelivered or 0)]),
         *_gauge("ampboard_workers_live", "Workers that answered within a lease.", [("", len(workers))]),
         *_gauge("ampboard_worker_slots", "Slots of live workers.", [("", sum(w.slots for w in workers))]),

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from server.access import Principal, submitter, viewer
 from server.broker.publish import ring
+from server.checkpoints.queries import space_of
 from server.comparisons.service import comparison_of
 from server.db.tables import Event, Run
 from server.errors import NotFound
@@ -74,6 +75,7 @@ def _context(session: Session, experiment_id: int, show: list[str]) -> dict[str,
         "any_emulated": bool(emulated),
         "cards": cards,
         "next": verdicts.first_step(cards),
+        "kept": space_of(session, experiment_id),
         "tradeoff": tradeoff(comparison, styles),
         "skips": costs.skips(experiment, styles),
         "memory": costs.memory(experiment, styles, emulated),

@@ -117,6 +117,8 @@ def event_text(kind: str, payload: dict[str, Any]) -> str:
         return f"{payload.get('value')} in {payload.get('where')} {payload.get('name')}"
     if kind == "effective_precision":
         return str(payload.get("sentence", ""))
+    if kind == "checkpointed":
+        return f"{size(payload.get('num_bytes'))}{', kept' if payload.get('kept') else ''}"
     if kind == "zero_gradients":
         names = ", ".join(payload.get("zero_fraction", {}))
         probe = ", ".join(f"{name} {percent(value, 0)} zeros" for name, value in payload.get("probe", {}).items())

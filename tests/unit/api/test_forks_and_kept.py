@@ -128,6 +128,15 @@ def test_kept_checkpoints_are_listed_with_their_size(team: Team, origin: int) ->
     assert team.client("viewer").get("/api/v1/runs/999/checkpoints").status_code == 404
 
 
+def test_the_space_they_take_is_told(team: Team, origin: int) -> None:
+    browser = team.browser("viewer")
+    assert "keeps <b>2</b> checkpoints, 2.0 kB" in browser.get("/experiments/1").text
+    figures = team.client("viewer").get("/metrics").text
+    assert "ampboard_kept_checkpoints 2" in figures
+    assert "ampboard_kept_checkpoint_bytes 2000" in figures
+    assert "1.0 kB, kept" in browser.get(f"/runs/{origin}").text
+
+
 def test_a_fork_becomes_runs_that_begin_at_the_checkpoint(team: Team, origin: int) -> None:
     made = _submit(team, **_fork(origin), control=True, measure_gain=True)
     assert (made["steps"], made["eval_every"]) == (20, 2)
