@@ -15,7 +15,7 @@ from server.db.tables import Worker
 from server.db.upgrade import expected_version, found_version
 from server.queue.clock import store_now
 from server.queue.lease import renew, stop_requests
-from server.queue.seats import broken_of, over_of
+from server.queue.seats import broken_of, over_of, renew_reserved
 from server.settings import Settings
 from worker.active import ActiveRuns
 from worker.readings import Devices, store_readings
@@ -89,6 +89,7 @@ class Heartbeat:
             now = store_now(session)
             skew_s = (asked_at + time.time()) / 2 - now.timestamp()
             renewal = renew(session, self._worker_id, attempts, self._settings.lease_s, now)
+            renew_reserved(session, self._worker_id, self._settings.lease_s, now)
             problem = schema_problem(session)
             session.execute(
                 update(Worker)

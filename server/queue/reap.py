@@ -120,10 +120,12 @@ def release(
 ) -> list[Reaped]:
     """Take back at once what a worker still holds: it restarted after a crash, or it stops and says so.
 
-    With ``charged`` false (an orderly stop) the lost attempt does not count against the run's ``max_attempts``.
+    With ``charged`` false (an orderly stop) the lost attempt does not count against the run's ``max_attempts``. A seat
+    that is only reserved can still be taken by a worker that has restarted, but not by one that stops.
     """
     now = now or store_now(session)
-    seated = and_(Run.num_hosts > 1, _has_seat(Seat.worker_id == worker_id))
+    of_worker = _has_seat(Seat.worker_id == worker_id, *([Seat.state == "taken"] if charged else []))
+    seated = and_(Run.num_hosts > 1, of_worker)
     held = select(Run).where(Run.state == "running", or_(Run.worker_id == worker_id, seated))
     remedy = "A new attempt goes on from the last checkpoint, or from step 1 without one."
     reason = {"kind": "lost", "message": message, "remedy": remedy}

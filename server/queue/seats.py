@@ -20,6 +20,7 @@ from server.db.tables import Run, Seat, Worker
 from server.queue.clock import store_now
 
 SeatOutcome = Literal["completed", "failed", "lost", "stopped"]
+TAKE_S = 60.0  # how long a live worker may take to begin its part
 BROKEN = ("failed", "lost")  # outcomes that end the whole attempt
 
 _run, _seat, _worker = table_of(Run).c, table_of(Seat).c, table_of(Worker).c
@@ -106,6 +107,19 @@ def take_seat(
         .values(state="taken", taken_at=now, devices=list(devices), lease_expires_at=now + timedelta(seconds=lease_s))
     )  # fmt: skip
     return connection.execute(taken).rowcount == 1
+
+
+def renew_reserved(session: Session, worker_id: int, lease_s: float, now: datetime) -> None:
+    """Prolong the seats that wait for this worker, which lives: its devices may be busy for a moment after a run's end.
+
+    Not for longer than `TAKE_S` after they were reserved, however long it goes on.
+    """
+    in_time = _seat.reserved_at > now - timedelta(seconds=TAKE_S)
+    session.connection().execute(
+        update(table_of(Seat))
+        .where(_seat.worker_id == worker_id, _seat.state == "reserved", in_time)
+        .values(lease_expires_at=now + timedelta(seconds=lease_s))
+    )
 
 
 def renew_seat(session: Session, worker_id: int, run_id: int, attempt: int, expires_at: datetime) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,3 +101,10 @@ def test_what_shards_cannot_do_is_told(ranks: Callable[..., Watched]) -> None:
     ended = ranks("blocks", distribution=Distribution(strategy="fsdp"), recipe=parse_recipe("bf16-true")).end()
     assert ended.failed.kind == "recipe"
     assert "strategy='fsdp'" in ended.failed.message
+
+
+def test_a_rank_listens_to_its_parent_before_torch_is_there() -> None:
+    """While torch is imported, for seconds on a busy host, a rank whose run's process is killed must die, too."""
+    code = "import sys, amp_core.distributed.rank, amp_core.script.surroundings; print('torch' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert answer.stdout.strip() == "False"

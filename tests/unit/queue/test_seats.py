@@ -17,7 +17,7 @@ from server.queue.finish import finish
 from server.queue.lease import renew
 from server.queue.policy import Policy
 from server.queue.reap import lose, reap, release
-from server.queue.seats import broken_of, end_seat, over_of, seat_states
+from server.queue.seats import broken_of, end_seat, over_of, renew_reserved, seat_states
 from server.queue.snapshot import read_cluster
 from server.queue.usage import charge_ended
 
@@ -188,6 +188,25 @@ def test_a_worker_that_stops_gives_back_the_runs_it_only_sits_in(queue: Queue, g
     begin(queue)
     (lost,) = release(queue.session, 2, "Worker host-2 was stopped.", charged=False, now=queue.at(5))
     assert (lost.state, queue.run(gang).max_attempts) == ("queued", 2)
+
+
+def test_a_seat_that_waits_outlives_a_restart_of_its_worker_but_not_its_stop(queue: Queue, gang: int) -> None:
+    assert take(queue, 1) is not None
+    assert release(queue.session, 2, "Worker host-2 was restarted.", now=queue.at(2)) == []
+    assert seats(queue) == [(1, 1, "taken", None), (1, 2, "reserved", None)]
+    (lost,) = release(queue.session, 2, "Worker host-2 was stopped.", charged=False, now=queue.at(3))
+    assert (lost.run_id, lost.state) == (gang, "queued")
+
+
+def test_a_live_worker_keeps_its_seat_until_its_device_is_free_within_reason(queue: Queue, gang: int) -> None:
+    assert take(queue, 1) is not None
+    for at_s in range(10, 90, 10):
+        renew_reserved(queue.session, 2, LEASE_S, queue.at(at_s))
+        assert renew(queue.session, 1, [(gang, 1)], LEASE_S, queue.at(at_s)).lost == frozenset()
+        if reap(queue.session, queue.at(at_s)):
+            break
+    assert at_s == 80, "a minute, and a lease"
+    assert "did not take its seat" in (queue.run(gang).reason or {})["message"]
 
 
 def test_the_scheduler_and_the_accounts_see_every_seat(queue: Queue, gang: int) -> None:
