@@ -132,7 +132,10 @@ def test_curl_carries_the_body_and_no_secret() -> None:
 
 
 def test_the_command_line_sends_the_same_submission(monkeypatch: pytest.MonkeyPatch) -> None:
-    body, _ = submission_of(changed_form() | {"note": "", "priority": "0"}, WORKLOAD)
+    over = {"hosts": "2", "ranks": "4", "strategy": "fsdp"}
+    body, _ = submission_of(changed_form() | over | {"note": "", "priority": "0"}, WORKLOAD)
+    assert (body["hosts"], body["ranks"], body["strategy"]) == (2, 4, "fsdp")
+    assert submission_of(copied(WORKLOAD, body), WORKLOAD)[0]["hosts"] == 2
     sent: list[dict[str, Any]] = []
 
     class Client:
