@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from server.experiments.schemas import Body
 
@@ -19,7 +19,7 @@ class AnalysisOfRunIn(Body):
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
 
 
-class ReportOut(Body):
+class ReportOut(BaseModel):
     """The newest answer of an analysis; ``final`` is false while it goes on."""
 
     run_id: int

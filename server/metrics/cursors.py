@@ -7,6 +7,7 @@ has begun. Both say what was *sent*, so that a client that comes back gets the r
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import func, select
@@ -79,9 +80,14 @@ def run_cursor(session: Session, run: Run) -> RunCursor:
 
 def experiment_cursor(session: Session, experiment_id: int) -> ExperimentCursor:
     """The end of what is stored of every run of the experiment that has begun."""
-    runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id, Run.attempt > 0)).all()
-    newest = last_arrivals(session, [run.id for run in runs])
-    return {run.id: Place(run.attempt, newest.get((run.id, run.attempt), 0)) for run in runs}
+    return runs_cursor(session, session.scalars(select(Run).where(Run.experiment_id == experiment_id)).all())
+
+
+def runs_cursor(session: Session, runs: Sequence[Run]) -> ExperimentCursor:
+    """The end of what is stored of those of the runs that have begun."""
+    begun = [run for run in runs if run.attempt > 0]
+    newest = last_arrivals(session, [run.id for run in begun])
+    return {run.id: Place(run.attempt, newest.get((run.id, run.attempt), 0)) for run in begun}
 
 
 def _bad(value: str, rule: str) -> Invalid:

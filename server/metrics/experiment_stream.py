@@ -53,32 +53,49 @@ def experiment_news(
         if experiment is None:
             return None
         runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
-        messages: list[bytes] = []
-        cursor = dict(cursor)
-        done = {run.id for run in runs if run.id in settled and run.state in FINAL_STATES}
-        more = False
-        begun = [run for run in runs if run.id not in done and run.attempt > 0]
-        newest = last_arrivals(session, [run.id for run in begun])
-        for run in begun:
-            if cursor.get(run.id) == Place(run.attempt, newest.get((run.id, run.attempt), 0)):
-                if run.state in FINAL_STATES:
-                    done.add(run.id)
-                continue
-            room = _MAX_SEGMENTS - len(messages)
-            more = room <= 0 or _add_points(session, run, names, cursor, messages, room)
-            if more:
-                break
-            if run.state in FINAL_STATES:
-                done.add(run.id)
+        found = points_after(session, runs, names, cursor, settled)
         return ExperimentNews(
-            messages=messages,
-            cursor=cursor,
-            settled=frozenset(done),
+            messages=found.messages,
+            cursor=found.cursor,
+            settled=found.settled,
             state=msgspec.json.encode(experiment_state(experiment, runs)),
             active=any(run.state == "running" for run in runs),
-            more=more,
-            ended=not more and _over(experiment),
+            more=found.more,
+            ended=not found.more and _over(experiment),
         )
+
+
+class NewPoints(msgspec.Struct, frozen=True, kw_only=True):
+    """``points`` messages of several runs, the place after them, the runs sent in full, and whether more waits."""
+
+    messages: list[bytes]
+    cursor: ExperimentCursor
+    settled: frozenset[int]
+    more: bool
+
+
+def points_after(
+    session: Session, runs: Sequence[Run], names: Sequence[str], cursor: ExperimentCursor, settled: frozenset[int]
+) -> NewPoints:
+    """What the runs wrote of the series after the cursor, as far as it fits one batch."""
+    messages: list[bytes] = []
+    cursor = dict(cursor)
+    done = {run.id for run in runs if run.id in settled and run.state in FINAL_STATES}
+    more = False
+    begun = [run for run in runs if run.id not in done and run.attempt > 0]
+    newest = last_arrivals(session, [run.id for run in begun])
+    for run in begun:
+        if cursor.get(run.id) == Place(run.attempt, newest.get((run.id, run.attempt), 0)):
+            if run.state in FINAL_STATES:
+                done.add(run.id)
+            continue
+        room = _MAX_SEGMENTS - len(messages)
+        more = room <= 0 or _add_points(session, run, names, cursor, messages, room)
+        if more:
+            break
+        if run.state in FINAL_STATES:
+            done.add(run.id)
+    return NewPoints(messages=messages, cursor=cursor, settled=frozenset(done), more=more)
 
 
 def experiment_state(experiment: Experiment, runs: Sequence[Run]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from threading import Event
 from typing import Annotated, Protocol
@@ -20,12 +20,14 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from server.access import viewer
+from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.metrics.cursors import parse_experiment_cursor, parse_run_cursor, spell_experiment_cursor
 from server.metrics.experiment_stream import experiment_news
 from server.metrics.polls import polls_of
 from server.metrics.routes import split_names
 from server.metrics.run_stream import message, run_news
+from server.metrics.runs_stream import runs_news
 from server.records.subjects import Id, find_experiment, find_run
 from server.state import DatabaseOf
 
@@ -112,6 +114,28 @@ def stream_experiment(
         return news, spelled
 
     return EventSourceResponse(follow(request, "experiment", poll), headers=_HEADERS)
+
+
+def stream_runs(
+    request: Request, database: Database, run_ids: Sequence[int], names: Sequence[str], place: str | None
+) -> EventSourceResponse:
+    """Follow runs of any experiments, for a page's route: `points` of the series and `runs`, then `end` after the last.
+
+    Raises `Invalid` for a place that is none.
+    """
+    asked, series = tuple(run_ids), tuple(names)
+    cursor, settled = parse_experiment_cursor(place), frozenset[int]()
+
+    async def poll() -> tuple[News | None, str]:
+        nonlocal cursor, settled
+        spelled = spell_experiment_cursor(cursor)
+        work = partial(runs_news, database, asked, series, cursor, settled)
+        news = await polls_of(request.app).get(("runs", asked, series, spelled, settled), work)
+        if news is not None:
+            cursor, settled, spelled = news.cursor, news.settled, spell_experiment_cursor(news.cursor)
+        return news, spelled
+
+    return EventSourceResponse(follow(request, "runs", poll), headers=_HEADERS)
 
 
 async def follow(request: Request, kind: str, poll: Poll) -> AsyncIterator[bytes]:

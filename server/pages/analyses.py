@@ -19,6 +19,7 @@ from server.broker.publish import ring
 from server.db.tables import Event, Workload
 from server.pages.formats import number, percent, size
 from server.pages.module_tree import tree
+from server.pages.render import MALFORMED, can_show
 from server.state import DatabaseOf, SettingsOf
 
 router = APIRouter(include_in_schema=False)
@@ -69,7 +70,7 @@ def listed(session: Session, experiment_id: int) -> list[dict[str, Any]]:
                 "title": TITLES.get(run.kind, run.kind),
                 "recipe": run.recipe_name,
                 "state": run.state,
-                "answer": report.payload["content"].get("answer", "") if report is not None else "",
+                "answer": str(report.payload["content"].get("answer") or "") if report is not None else "",
             }
         )
     return rows
@@ -80,12 +81,25 @@ def panel(session: Session, run: dict[str, Any]) -> dict[str, Any] | None:
     if run["kind"] not in BUTTONS:
         return None
     report = _newest(session, run["id"])
+    try:
+        shown = _shown(run, report)
+    except MALFORMED:
+        shown = None
+    if shown is not None:
+        shown["progress"] = newest_progress(session, run["id"])
+    if shown is None or not can_show("parts/analysis.html", analysis=shown, run=run):
+        return {"kind": run["kind"], "title": TITLES[run["kind"]], "unreadable": True}
+    return shown
+
+
+def _shown(run: dict[str, Any], report: Event | None) -> dict[str, Any]:
+    """What the panel says. A report of another shape than ours raises one of `server.pages.render.MALFORMED`."""
     content = report.payload["content"] if report is not None else {}
     recipe = content.get("recipe")
     return {
+        "unreadable": False,
         "kind": run["kind"],
         "title": TITLES[run["kind"]],
-        "progress": newest_progress(session, run["id"]),
         "answer": content.get("answer", ""),
         "final": bool(report is not None and report.payload["final"]),
         "recipe": json.dumps(recipe, indent=1) if recipe else "",

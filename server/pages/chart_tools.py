@@ -35,9 +35,16 @@ def run_of_group(run: dict[str, Any], label: str) -> dict[str, Any]:
 
 
 def tools(
-    runs: Iterable[dict[str, Any]], series: Collection[str], shown: Sequence[str], recipes: Sequence[str]
+    runs: Iterable[dict[str, Any]],
+    series: Collection[str],
+    shown: Sequence[str],
+    recipes: Sequence[str],
+    pinnable: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (),
 ) -> dict[str, Any]:
-    """The controls over the charts; ``shown`` are the values of ``show`` in the address."""
+    """The controls over the charts; ``shown`` are the values of ``show`` in the address.
+
+    ``pinnable``: what every curve can be shown as a difference from, by heading: run numbers with commas and a label.
+    """
     placed = [run_of_group(run, "") for run in runs]
     known = {
         "samples": any(run["samples_per_step"] for run in placed),
@@ -46,6 +53,7 @@ def tools(
     return {
         "axes": [{"value": value, "label": label, "known": known.get(value, True)} for value, label in AXES],
         "recipes": list(recipes),
+        "pinnable": list(pinnable),
         "series": sorted(series),
         "shown": {name for word in shown for name in word.split(",")},
     }

@@ -15,13 +15,13 @@ from server.access import viewer
 from server.db.tables import Event, Experiment, Run
 from server.diff.queries import difference_of, find_runs, ids_of
 from server.diff.rows import Row, alike
+from server.metrics.cursors import runs_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS, series_names
-from server.pages import colours, figures, parallel
+from server.pages import chart_tools, colours, figures, parallel
 from server.pages.assets import assets
 from server.pages.conditions import written
 from server.pages.formats import number, percent
 from server.pages.metric_text import heading_of, metric_text
-from server.pages.points import answer, points_of
 from server.pages.render import page
 from server.pages.runs_table import non_finite_text
 from server.runs.forked import step_title_of
@@ -53,26 +53,9 @@ def show_comparison(
         if not run_ids and not experiment_ids:
             return page(request, "compare_none.html", recent=_recent(session))
         found = find_runs(session, run_ids, experiment_ids)
-        context = _context(session, found)
+        context = _context(session, found, request.query_params.getlist("show")[: figures.MAX_CHOSEN])
     named = {"runs": ",".join(map(str, run_ids)), "experiments": ",".join(map(str, experiment_ids))}
     return page(request, "compare.html", named=named, **context)
-
-
-@router.get("/compare/{run_ids}/points")
-def compared_points(
-    run_ids: str,
-    request: Request,
-    database: DatabaseOf,
-    names: Annotated[str, Query(min_length=1, max_length=10_000)],
-    max_points: Annotated[int, Query(ge=MIN_POINTS, le=4000)] = 500,
-    start: Annotated[int | None, Query(alias="from", ge=-(2**63), lt=2**63)] = None,
-    end: Annotated[int | None, Query(alias="to", ge=-(2**63), lt=2**63)] = None,
-) -> Response:
-    """Series of the compared runs, for one chart."""
-    with database.read() as session:
-        found = find_runs(session, ids_of("runs", run_ids[:2000]))
-        told = points_of(session, found, names, max_points, (start, end))
-    return answer(request, told)
 
 
 def _recent(session: Session) -> list[dict[str, Any]]:
@@ -81,17 +64,21 @@ def _recent(session: Session) -> list[dict[str, Any]]:
     return [{"id": row.id, "name": row.name} for row in session.execute(query.limit(NUM_RECENT))]
 
 
-def _context(session: Session, found: Sequence[Run]) -> dict[str, Any]:
+def _context(session: Session, found: Sequence[Run], show: list[str]) -> dict[str, Any]:
+    place = spell_experiment_cursor(runs_cursor(session, found))  # the stream goes on from here
     told = difference_of(session, found)
     runs = told["runs"]
+    results = {run.id: run.result for run in found}
     groups = _groups(runs)
     styles = {run_id: group["style"] for group in groups for run_id in group["ids"]}
     for run in runs:
         run["style"] = styles[run["id"]]
         run["non_finite"] = non_finite_text(run["metrics"])
+        run["result"] = results[run["id"]]
     columns = parallel.columns_of(runs, told["config"])
     axes = parallel.axes_of(columns)
-    charts = _charts(session, runs)
+    recorded = {name for run in runs for name in run["metrics"]}
+    charts = _charts(session, runs) + figures.chosen_charts(show, recorded)
     return {
         "runs": runs,
         "groups": groups,
@@ -104,7 +91,8 @@ def _context(session: Session, found: Sequence[Run]) -> dict[str, Any]:
         "sources": told["sources"],
         "numerics": _numerics(told["numerics"], runs),
         "charts": charts,
-        "data": _data(session, runs, groups, axes)
+        "tools": chart_tools.tools(runs, recorded, show, [], _pinnable(groups, runs)),
+        "data": _data(session, runs, groups, axes, place)
         | {"charts": figures.describe(charts, step_title_of([run.config for run in found]))},
     }
 
@@ -122,6 +110,16 @@ def _groups(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                       "emulated": any(run["numerics"] == "emulated" for run in of_group)})  # fmt: skip
     styles = colours.assign([{**group["recipe"], "name": group["name"]} for group in named])
     return [group | {"style": styles[group["name"]]} for group in named]
+
+
+def _pinnable(
+    groups: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What a curve can be taken from, under headings: each run, and each group of several as the mean of its runs."""
+    means = [(",".join(map(str, group["ids"])), f"{group['name']}, mean of {len(group['ids'])} runs")
+             for group in groups if len(group["ids"]) > 1]  # fmt: skip
+    single = [(str(run["id"]), f"run {run['id']}, {run['recipe_name']}, seed {run['seed']}") for run in runs]
+    return [(label, values) for label, values in (("Mean of seeds", means), ("One run", single)) if values]
 
 
 def _figures(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -218,17 +216,22 @@ def _charts(session: Session, runs: Sequence[dict[str, Any]]) -> list[figures.Ch
 
 
 def _data(
-    session: Session, runs: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]], axes: Sequence[parallel.Axis]
+    session: Session,
+    runs: Sequence[dict[str, Any]],
+    groups: Sequence[dict[str, Any]],
+    axes: Sequence[parallel.Axis],
+    place: str,
 ) -> dict[str, Any]:
     """What the page's script needs besides its charts; points come later."""
     labels = {run["id"]: f"run {run['id']}, seed {run['seed']}" for run in runs}
+    by_id = {run["id"]: run for run in runs}
     return {
         "id": 0,
         "ids": [run["id"] for run in runs],
         "attempt": 0,
-        "place": "",
+        "place": place,
         "done": all(run["state"] in ENDED for run in runs),
-        "waiting": False,
+        "waiting": any(run["state"] not in ENDED for run in runs),
         "steps": max(run["steps"] for run in runs),
         "max_points": MAX_POINTS,
         "plotly": assets.url("plotly.min.js"),
@@ -241,7 +244,7 @@ def _data(
                 "style": figures.line_style(group["style"]),
                 "emulated": group["emulated"],
                 "baseline": False,
-                "runs": [{"id": run_id, "label": labels[run_id]} for run_id in group["ids"]],
+                "runs": [chart_tools.run_of_group(by_id[run_id], labels[run_id]) for run_id in group["ids"]],
             }
             for group in groups
         ],

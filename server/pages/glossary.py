@@ -34,6 +34,12 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
                 "timed blocks, with an interval. An emulated run has no gain.",
             ),
             (
+                "Difference from a pinned run",
+                "Each curve minus that of the pinned run, or the mean of the pinned seeds, at steps that both have. "
+                "It is taken over every stored point and thinned afterwards. NaN and infinities stay marks; a step at "
+                "which a pinned run is not finite has no difference.",
+            ),
+            (
                 "Speed against quality",
                 "Each recipe by its speed and its difference from the baseline, with both intervals; the baseline is "
                 "at 1× and no difference. The dashed front joins recipes that no other beats in both. Recipes whose "

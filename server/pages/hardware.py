@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from server.access import viewer
 from server.pages import batch_chart, colours, trend_chart
 from server.pages.formats import number, size
-from server.pages.render import page
+from server.pages.render import MALFORMED, page
 from server.pages.trends import workload_names
 from server.state import DatabaseOf
 from server.trends.hardware import batch_reports, kernels_of, newest_by_device
@@ -76,7 +76,7 @@ def show_batch_sizes(request: Request, database: DatabaseOf, workload: Word = ""
         workload = workload or (names[0] if names else "")
         reports = batch_reports(session, workload) if workload else []
     devices = sorted({report["device"] for report in reports})
-    shown = [report for report in reports if not device or report["device"] == device]
+    shown = [report for report in reports if (not device or report["device"] == device) and _is_readable(report)]
     context: dict[str, Any] = {
         "names": names,
         "chosen": {"workload": workload, "device": device},
@@ -85,6 +85,16 @@ def show_batch_sizes(request: Request, database: DatabaseOf, workload: Word = ""
         "reports": [_report(report) for report in shown],
     }
     return page(request, "batch_size.html", **context)
+
+
+def _is_readable(report: dict[str, Any]) -> bool:
+    """Whether a search reported what this page knows; the page of its run says so where it did not."""
+    try:
+        shown = _report(report)
+        batch_chart.drawing_of([report])
+    except MALFORMED:
+        return False
+    return isinstance(shown["answer"], str)
 
 
 def _report(report: dict[str, Any]) -> dict[str, Any]:

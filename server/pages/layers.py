@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from server.db.tables import Event
 from server.pages.figures import FONT
 from server.pages.formats import number, percent
+from server.pages.render import MALFORMED, can_show, script_json
 
 # As the run's report names its parts; colours that stay apart for colour-blind readers, shapes for everybody.
 PARTS = (
@@ -31,8 +32,23 @@ def layers_of(session: Session, run_id: int, attempt: int) -> list[dict[str, Any
         .order_by(Event.sequence)
     )
     told = [payload["content"] for payload in session.scalars(query) if payload["kind"] == "layers"]
-    by_step = {content["step"]: content for content in told if content["layers"]}
-    return [_shown(by_step[step]) for step in sorted(by_step, reverse=True)[:MAX_STEPS]]
+    by_step: dict[int, dict[str, Any]] = {}
+    for content in told:
+        step = content.get("step")
+        if isinstance(step, int) and content.get("layers"):
+            by_step[step] = content
+    found = [_readable(by_step[step]) for step in sorted(by_step, reverse=True)[:MAX_STEPS]]
+    return [shown for shown in found if shown is not None]
+
+
+def _readable(content: dict[str, Any]) -> dict[str, Any] | None:
+    """What the page shows of a report, or None of one that has not our shape: a script may report what it likes."""
+    try:
+        shown = _shown(content)
+        script_json(shown["figure"])
+    except MALFORMED:
+        return None
+    return shown if can_show("parts/layers.html", layers=shown) else None
 
 
 def _shown(content: dict[str, Any]) -> dict[str, Any]:

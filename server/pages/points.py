@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from server.access import viewer
 from server.db.tables import Run
+from server.metrics.difference import difference_windows
 from server.metrics.read import MIN_POINTS, windows
 from server.metrics.routes import split_names
 from server.pages.compression import compressed
@@ -45,7 +46,7 @@ def experiment_points(
     with database.read() as session:
         find_experiment(session, experiment_id)
         runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
-        told = _points(session, runs, split_names("names", names), max_points, (start, end), times=times)
+        told = points_of(session, runs, split_names("names", names), max_points, (start, end), times=times)
     return answer(request, told)
 
 
@@ -62,20 +63,13 @@ def run_points(
 ) -> Response:
     """Series of one run, for one chart: the whole, or the window that somebody zoomed into."""
     with database.read() as session:
-        told = _points(
+        told = points_of(
             session, [find_run(session, run_id)], split_names("names", names), max_points, (start, end), times=times
         )
     return answer(request, told)
 
 
 def points_of(
-    session: Session, runs: Sequence[Run], names: str, max_points: int, steps: tuple[int | None, int | None]
-) -> list[dict[str, Any]]:
-    """The points of several series, named with commas, of runs from any experiments."""
-    return _points(session, runs, split_names("names", names), max_points, steps)
-
-
-def _points(
     session: Session,
     runs: Sequence[Run],
     names: list[str],
@@ -83,9 +77,15 @@ def _points(
     steps: tuple[int | None, int | None],
     *,
     times: bool = False,
+    minus: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
+    """The points of several series of runs from any experiments; with ``minus``, less the mean of those runs."""
     ids = [run.id for run in runs]
-    loaded = windows(session, ids, names, start=steps[0], end=steps[1], max_points=max_points)
+    start, end = steps
+    if minus:
+        loaded = difference_windows(session, ids, names, minus, start=start, end=end, max_points=max_points)
+    else:
+        loaded = windows(session, ids, names, start=start, end=end, max_points=max_points)
     return [
         {
             "run_id": run.id,

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, select_autoescape
 from markupsafe import Markup
 
 from server.access.dependencies import current_principal
@@ -56,6 +56,27 @@ def theme_of(request: Request) -> str:
     """The theme chosen in this browser; ``system`` follows the operating system."""
     chosen = request.cookies.get(THEME_COOKIE, "system")
     return chosen if chosen in THEMES else "system"
+
+
+# What reading a value of an unexpected shape raises.
+MALFORMED = (TypeError, LookupError, AttributeError, ValueError, ArithmeticError, RecursionError, TemplateError)
+
+
+class _Anybody:
+    """Stands for a signed-in person with every right, where only the shape of a part matters."""
+
+    @staticmethod
+    def may(role: str) -> bool:
+        return bool(role)
+
+
+def can_show(template: str, **context: Any) -> bool:
+    """Whether a part of a page takes these values: what programs reported may have any shape."""
+    try:
+        _templates.get_template(template).render(principal=_Anybody(), now=datetime.now(UTC), **context)
+    except MALFORMED:
+        return False
+    return True
 
 
 def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:

@@ -170,4 +170,5 @@ def _non_finite(group: Group) -> str:
     if group.first_non_finite_step is None:
         return ""
     kinds = [f"{kind} in {count}" for kind, count in (("NaN", group.num_nan), ("∞", group.num_inf)) if count]
-    return f"{', '.join(kinds)} of {group.num_runs} runs, since step {group.first_non_finite_step}"
+    seeds = f"seed{'s' if len(group.non_finite_seeds) > 1 else ''} {', '.join(map(str, group.non_finite_seeds))}"
+    return f"{', '.join(kinds)} of {group.num_runs} runs ({seeds}), since step {group.first_non_finite_step}"

@@ -61,7 +61,7 @@ def _group(
         "range_text": f"{number(min(finite))} to {number(max(finite))}" if len(finite) > 1 else "",
         "skipped": number(sum(skipped)) if skipped and title not in ("Benchmarks", "Analyses") else "",
         "delta_text": _delta_text(values, baseline, primary),
-        "non_finite": _first_non_finite(runs),
+        "non_finite": non_finite_of_group(runs),
         "runs": [_run(run, metric) for run in runs],
     }
 
@@ -100,8 +100,17 @@ def non_finite_text(metrics: dict[str, dict[str, Any]]) -> str:
     return f"{first[2]} in {first[1]} since step {first[0]}" if first else ""
 
 
-def _first_non_finite(runs: list[dict[str, Any]]) -> str:
-    return next((text for run in runs if (text := non_finite_text(run["metrics"]))), "")
+def non_finite_of_group(runs: list[dict[str, Any]]) -> list[str]:
+    """What each run of a group lost, equal ones together: ``NaN in train/loss since step 700 (seeds 1, 4)``."""
+    seeds: dict[str, list[int]] = {}
+    for run in runs:
+        if text := non_finite_text(run["metrics"]):
+            seeds.setdefault(text, []).append(run["seed"])
+    if len(runs) == 1:
+        return list(seeds)
+    return [
+        f"{text} (seed{'s' if len(found) > 1 else ''} {', '.join(map(str, found))})" for text, found in seeds.items()
+    ]
 
 
 def _run(run: dict[str, Any], metric: str) -> dict[str, Any]:

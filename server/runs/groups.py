@@ -66,6 +66,7 @@ class Group:
     num_nan: int = 0  # runs with a NaN in a series
     num_inf: int = 0
     first_non_finite_step: int | None = None
+    non_finite_seeds: list[int] = field(default_factory=list)
 
 
 def groups_of(session: Session, chosen: RunFilter, by: GroupBy, metrics: Sequence[str]) -> list[Group]:
@@ -204,7 +205,9 @@ def _note_non_finite(session: Session, chosen: RunFilter, groups: list[Group], m
     )  # fmt: skip
     found = {run_id: (nan, inf, step) for run_id, nan, inf, step in session.execute(query)}
     for group in groups:
-        told = [found[fact.id] for fact in members[group.key] if fact.id in found]
+        broken = [fact for fact in members[group.key] if fact.id in found]
+        told = [found[fact.id] for fact in broken]
+        group.non_finite_seeds = sorted({fact.seed for fact in broken})
         group.num_nan = sum(nan > 0 for nan, _, _ in told)
         group.num_inf = sum(inf > 0 for _, inf, _ in told)
         group.first_non_finite_step = min((step for _, _, step in told if step is not None), default=None)

@@ -142,6 +142,7 @@ class GroupOut(BaseModel):
     num_nan: int
     num_inf: int
     first_non_finite_step: int | None
+    non_finite_seeds: list[int] = Field(description="The seeds of those runs.")
 
 
 class GroupList(BaseModel):

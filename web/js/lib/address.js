@@ -8,7 +8,7 @@ export function withValues(search, name, values) {
   const query = new URLSearchParams(search);
   query.delete(name);
   for (const value of values) query.append(name, value);
-  return query.size ? `?${query}` : "";
+  return query.size ? `?${String(query).replaceAll("%2C", ",").replaceAll("%3A", ":")}` : ""; // both may stand as they are
 }
 
 /** The values of a name in the address. @param {string} name */

@@ -20,13 +20,19 @@ export class Board {
     this.hidden = new Set(valuesOf("hide"));
     this.settings = settingsOf(location.search);
     /** @returns {Record<string, string>} */
-    const more = () => (AXES[this.settings.axis].times ? { times: "true" } : {});
+    const more = () => ({ ...(AXES[this.settings.axis].times ? { times: "true" } : {}), ...(this.settings.minus ? { minus: this.settings.minus } : {}) });
+    this.url = url;
+    this.more = more;
+    /** Which runs are drawn, besides the groups that are shown. @type {(id: number) => boolean} */
+    this.keeps = () => true;
     /** @type {import("./chart.js").Shared} */
     this.shared = {
       data, store, skips, settings: this.settings,
       load: pointLoader(url, store, more),
       lookAt: closeupLoader(url, more),
       groups: () => this.groups(),
+      hiding: (series) => this.data.groups.filter(({ name, runs }) => this.hidden.has(name) && runs.some(({ id }) => this.keeps(id) && store.get(id, series)?.steps.length)).map(({ name }) => name),
+      show: (names) => this.show(names),
       onView: () => this.remember(),
       onRange: (range) => this.setRange(range),
       onHover: (from, x) => this.charts.forEach((chart) => chart !== from && chart.drawn && chart.point(x)),
@@ -51,8 +57,17 @@ export class Board {
   /** The groups that are shown; a pinned one has the band and stays whatever else is hidden. @returns {Group[]} */
   groups() {
     const { pinned } = this.settings;
-    const groups = this.data.groups.filter(({ name }) => !this.hidden.has(name) || name === pinned);
+    const shown = this.data.groups.filter(({ name }) => !this.hidden.has(name) || name === pinned);
+    const groups = shown.map((group) => ({ ...group, runs: group.runs.filter(({ id }) => this.keeps(id)) }));
     return pinned && groups.some(({ name }) => name === pinned) ? groups.map((group) => ({ ...group, baseline: group.name === pinned })) : groups;
+  }
+
+  /** Groups that were hidden are shown again. @param {string[]} names */
+  show(names) {
+    for (const name of names) this.hidden.delete(name);
+    for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-legend] [data-recipe]"))) button.setAttribute("aria-pressed", String(!this.hidden.has(button.dataset.recipe ?? "")));
+    this.remember();
+    this.draw();
   }
 
   draw() {
@@ -108,11 +123,26 @@ export class Board {
     });
     const pin = /** @type {HTMLSelectElement | null} */ (tools.querySelector("[data-pin]"));
     if (pin) pin.value = [...pin.options].some(({ value }) => value === this.settings.pinned) ? this.settings.pinned : "";
+    const minus = /** @type {HTMLSelectElement | null} */ (tools.querySelector("[data-minus]"));
+    if (minus && ![...minus.options].some(({ value }) => value === this.settings.minus)) this.settings.minus = "";
+    if (!minus) this.settings.minus = "";
+    else minus.value = this.settings.minus;
+    minus?.addEventListener("change", () => this.#subtract(minus.value));
     this.#wireChoice(tools);
     this.#wireKeys(tools, () => {
       smooth.value = "0";
       smooth.dispatchEvent(new Event("input"));
     });
+  }
+
+  /** Show every curve less the mean of these runs; their points are read anew. @param {string} minus run numbers with commas, or nothing */
+  #subtract(minus) {
+    this.settings.minus = minus;
+    this.settings.log.clear(); // what is logarithmic as a rule is not when it has signs
+    this.store.runs.clear();
+    this.remember();
+    for (const chart of this.charts) chart.reload();
+    document.dispatchEvent(new CustomEvent("subtracted"));
   }
 
   /** Keys for charts; none while somebody types or a dialog is open. @param {HTMLElement} tools @param {() => void} unsmooth */
@@ -161,10 +191,11 @@ export class Board {
   /** The buttons of one chart. @param {ChartView} view */
   #wireChart(view) {
     const { element, chart } = view, { log } = this.settings;
+    document.addEventListener("subtracted", () => show());
     const button = (/** @type {string} */ name) => /** @type {HTMLButtonElement | null} */ (element.querySelector(`[data-${name}]`));
     for (const hidden of element.querySelectorAll("[data-tools]")) /** @type {HTMLElement} */ (hidden).hidden = false;
     const toggle = button("log");
-    const show = () => toggle?.setAttribute("aria-pressed", String(chart.log !== log.has(chart.id)));
+    const show = () => toggle?.setAttribute("aria-pressed", String(view.isLog()));
     show();
     toggle?.addEventListener("click", () => {
       if (!log.delete(chart.id)) log.add(chart.id);

@@ -7,7 +7,7 @@
  * @typedef {import("../types").Theme} Theme
  * @typedef {{data: PageData, store: import("./points.js").PointStore, groups: () => import("../types").Group[], skips: Map<number, Set<number>>,
  *   load: (names: string[]) => Promise<void>, lookAt: ReturnType<typeof closeupLoader>, onView?: () => void, settings?: import("./settings.js").ChartSettings,
- *   onRange?: (range: [number, number] | null) => void, onHover?: (chart: ChartView, x: number | null) => void}} Shared
+ *   hiding?: (series: string) => string[], show?: (names: string[]) => void, onRange?: (range: [number, number] | null) => void, onHover?: (chart: ChartView, x: number | null) => void}} Shared
  */
 
 import { AXES, abscissae, placeOf, stepsWithin, timeUnit } from "./axes.js";
@@ -47,7 +47,7 @@ export class ChartView {
     this.chart = chart;
     this.shared = shared;
     this.settings = shared.settings ?? settingsOf("");
-    this.full = this.drawn = this.seen = this.busy = this.dirty = this.near = false;
+    this.full = this.drawn = this.seen = this.busy = this.dirty = this.near = this.listening = false;
     /** @type {Closeup | null} */
     this.closeup = null;
     this.problem = "";
@@ -81,11 +81,12 @@ export class ChartView {
     if (!this.seen || this.busy) return;
     this.busy = true;
     try {
-      this.loaded ??= this.shared.load(this.chart.names);
-      const [Plotly] = await Promise.all([loadPlotly(this.shared.data.plotly), this.loaded]);
+      const plotly = loadPlotly(this.shared.data.plotly);
       while (this.dirty) {
         this.dirty = false;
-        await inTurn(() => this.#render(Plotly));
+        const coming = (this.loaded ??= this.shared.load(this.chart.names));
+        const [Plotly] = await Promise.all([plotly, coming]);
+        if (this.loaded === coming) await inTurn(() => this.#render(Plotly)); // else somebody asked for other points meanwhile
       }
     } catch (error) {
       this.loaded = null; // the next draw asks again
@@ -160,11 +161,14 @@ export class ChartView {
   /** @param {any} Plotly */
   async #render(Plotly) {
     const theme = currentTheme();
-    const { axis, smooth, log } = this.settings;
-    const chart = { ...this.chart, log: this.chart.log !== log.has(this.chart.id) };
+    const { axis, smooth, minus } = this.settings;
+    const chart = { ...this.chart, log: this.isLog() };
     const drawing = tracesOf(chart, this.shared.groups(), lookingAt(this.shared.store, this.closeup), { theme, full: this.full, skips: this.shared.skips, axis, smooth });
+    if (minus) drawing.notes.unshift({ text: "difference from the pinned runs, at equal steps" });
     this.#note(drawing);
-    if (drawing.empty && !this.drawn) return this.#say(this.shared.data.waiting ? "No points yet: they appear as runs write them." : "No run wrote this series.");
+    const hiding = drawing.empty ? (this.shared.hiding?.(this.chart.series) ?? []) : [];
+    if (hiding.length) return this.#offer(hiding, Plotly);
+    if (drawing.empty && !this.drawn) return this.#say(this.#why());
     const layout = this.#layout(theme, drawing);
     await pause();
     if (!this.drawn) this.plot.replaceChildren();
@@ -178,10 +182,34 @@ export class ChartView {
     }
   }
 
+  /** Whether the y axis is logarithmic. Differences have signs, so theirs is linear until somebody asks. */
+  isLog() {
+    const chosen = this.settings.log.has(this.chart.id);
+    return this.settings.minus ? chosen : this.chart.log !== chosen;
+  }
+
+  /** Why nothing is drawn. */
+  #why() {
+    if (this.shared.data.waiting) return "No points yet: they appear as runs write them.";
+    return this.settings.minus ? "The pinned runs have no step of this series in common with these." : "No run wrote this series.";
+  }
+
+  /** Everything that has this series is hidden: say so, with a way back. @param {string[]} names @param {any} Plotly */
+  #offer(names, Plotly) {
+    if (this.drawn) Plotly.purge(this.plot);
+    this.drawn = false;
+    const box = made("div", "", "empty"), button = Object.assign(document.createElement("button"), { type: "button", className: "button small", textContent: names.length > 1 ? "Show them" : `Show ${names[0]}` });
+    button.addEventListener("click", () => this.shared.show?.(names));
+    box.append(made("p", names.length > 1 ? `Hidden: ${names.join(", ")}.` : `${names[0]} is hidden, and nothing else has this series.`), button);
+    this.plot.replaceChildren(box);
+    this.#table();
+  }
+
   #listen() {
     const plot = /** @type {any} */ (this.plot);
     plot.on("plotly_relayout", (/** @type {Record<string, any>} */ change) => this.zoom(change));
-    if (!this.shared.onHover) return;
+    if (!this.shared.onHover || this.listening) return;
+    this.listening = true; // those of the element outlive its plot
     plot.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
       const axis = plot._fullLayout?.xaxis, at = event.clientX - plot.getBoundingClientRect().left - axis?._offset;
       this.shared.onHover?.(this, at >= 0 && at <= axis._length ? axis.p2d(at) : null);
@@ -211,7 +239,8 @@ export class ChartView {
     if (this.chart.marks) Object.assign(layout, this.#divergences(theme));
     if (range) Object.assign(layout.yaxis, { range, autorange: false });
     layout.yaxis.type = log ? "log" : "linear";
-    if (log && !this.chart.log) layout.yaxis.rangemode = "normal";
+    if ((log && !this.chart.log) || this.settings.minus) layout.yaxis.rangemode = "normal";
+    if (this.settings.minus) layout.yaxis.title.text = `difference: ${layout.yaxis.title.text}`;
     if (range && log) Object.assign(layout.yaxis, this.chart.powers ? powerTicks(range) : decadeTicks(range));
     layout.yaxis.uirevision = `${this.full}${log}${this.resets}`;
     layout.uirevision = layout.xaxis.uirevision = `${this.settings.axis}${this.settings.range}`;

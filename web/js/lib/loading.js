@@ -43,8 +43,10 @@ export function pointLoader(url, store, more = () => ({})) {
     const names = [...wanted];
     wanted = new Set();
     coming = null;
-    const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit), ...more() })}`);
+    const asked = more();
+    const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit), ...asked })}`);
     if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
+    if (more().minus !== asked.minus) return; // of another view than the one that is shown now: its charts ask again
     for (const { run_id: run, attempt, series } of (await response.json()).runs) {
       for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.merge(run, name, points, attempt);
     }

@@ -4,6 +4,26 @@
 const listeners = [];
 let ticket = 0, going = 0;
 
+/** Whether a key or button is down that will act when it is let go: what it is on must not be swapped away meanwhile. */
+let pressed = false;
+/** @type {(() => void)[]} */
+let onRelease = [];
+const LONGEST_PRESS_MS = 2000;
+
+/** Watch presses; to be called once by a page that swaps regions by itself. */
+export function watchPresses() {
+  const release = () => setTimeout(() => { // after the click that the release makes
+    pressed = false;
+    for (const go of onRelease.splice(0)) go();
+  });
+  addEventListener("keydown", (event) => void (event.key === " " && (pressed = true)), true);
+  addEventListener("pointerdown", () => void (pressed = true), true);
+  for (const end of ["keyup", "pointerup", "pointercancel", "blur"]) addEventListener(end, release, true);
+}
+
+/** Until nothing is pressed, but not for ever. @returns {Promise<void>} */
+const released = () => (pressed ? new Promise((go) => (onRelease.push(go), setTimeout(go, LONGEST_PRESS_MS))) : Promise.resolve());
+
 /** Call `work` after every swap. @param {() => void} work */
 export const afterSwap = (work) => void listeners.push(work);
 
@@ -23,6 +43,7 @@ export async function visit(url, { push = true, quiet = false } = {}) {
   try {
     const response = await fetch(url, { headers: { Accept: "text/html" } });
     const html = await response.text();
+    if (quiet) await released();
     if (mine !== ticket) return;
     if (!response.ok || response.redirected) return void location.assign(url);
     if (push) history.pushState(null, "", url);
@@ -57,7 +78,10 @@ export function show(fresh, quiet) {
 function place(element) {
   if (!(element instanceof HTMLElement) || element === document.body) return null;
   const row = element.closest("[data-row]");
-  if (row) return () => document.getElementById(row.id)?.querySelector(".row-link") ?? null;
+  if (row) {
+    const within = element.matches('input[name="id"]') ? 'input[name="id"]' : ".row-link";
+    return () => document.getElementById(row.id)?.querySelector(within) ?? null;
+  }
   const href = element.getAttribute("href"), name = element.getAttribute("name"), value = element.getAttribute("value");
   const region = element.closest("[data-region]");
   if (!region) return null;

@@ -1,61 +1,43 @@
-/** The comparison page: charts over the compared runs, and a brush over parallel coordinates that narrows them. */
+/** The comparison page: one board of live charts over the compared runs, and a brush that narrows them. */
 
+import { remember, valuesOf } from "../lib/address.js";
+import { Board } from "../lib/board.js";
 import { kept, parsed, rangeOf, shareOf, spelled } from "../lib/brush.js";
-import { ChartView } from "../lib/chart.js";
-import { pageData } from "../lib/live.js";
-import { pointLoader } from "../lib/loading.js";
+import { differenceTail } from "../lib/difference.js";
+import { Live, pageData, refreshRegions, throttled } from "../lib/live.js";
 import { PointStore } from "../lib/points.js";
-import { closeupLoader, limitOf } from "../lib/zoom.js";
+import { limitOf } from "../lib/zoom.js";
 
 /** @type {import("../types").PageData & {ids: number[], axes: import("../lib/brush.js").Axis[]}} */
 const data = /** @type {any} */ (pageData());
 const TOP = 34, FOOT = 274; // of an axis in the drawing, as server/pages/parallel.py places them
-const points = `/compare/${data.ids.join(",")}/points`;
 const store = new PointStore(Math.min(data.max_points, limitOf(data.ids.length)));
-const view = new URLSearchParams(location.search);
-const hidden = new Set(view.getAll("hide"));
 /** @type {Map<string, [number, number]>} */
-const ranges = parsed(view.getAll("brush"), data.axes);
+const ranges = parsed(valuesOf("brush"), data.axes);
 /** @type {Set<number>} */
 const left = new Set(data.ids);
 /** @type {SVGSVGElement | null} */
 const drawing = document.querySelector("[data-parallel]");
 const clear = /** @type {HTMLElement | null} */ (document.querySelector("[data-brush-clear]"));
-
-/** @returns {import("../types").Group[]} */
-function groups() {
-  const shown = data.groups.filter((/** @type {import("../types").Group} */ group) => !hidden.has(group.name));
-  return shown.map((/** @type {import("../types").Group} */ group) => ({ ...group, runs: group.runs.filter(({ id }) => left.has(id)) }));
-}
-
+/** @type {Map<number, Set<number>>} */
 const skips = new Map(Object.entries(data.skips).map(([run, steps]) => [Number(run), new Set(/** @type {number[]} */ (steps))]));
-const shared = { data, store, skips, load: pointLoader(points, store), lookAt: closeupLoader(points), groups, onView: remember };
-const charts = data.charts.map((/** @type {import("../types").Chart} */ chart) => new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${chart.id}"]`)), chart, shared));
-for (const chart of charts) chart.full = view.getAll("full").includes(chart.chart.id);
-const drawNow = () => charts.forEach((/** @type {ChartView} */ chart) => chart.draw());
+const names = [...new Set(data.charts.flatMap((chart) => chart.names))];
 
-/** The address shows the same after a reload and to whoever gets the link. */
-function remember() {
-  const now = new URLSearchParams(location.search);
-  for (const name of ["hide", "full", "brush"]) now.delete(name);
-  for (const name of hidden) now.append("hide", name);
-  for (const chart of charts) if (chart.full) now.append("full", chart.chart.id);
-  for (const word of spelled(ranges)) now.append("brush", word);
-  history.replaceState(null, "", `${location.pathname}?${String(now).replaceAll("%2C", ",").replaceAll("%3A", ":")}${location.hash}`);
+const board = new Board(data, `/compare/${data.ids.join(",")}/points`, store, skips);
+board.keeps = (/** @type {number} */ id) => left.has(id);
+const rememberRanges = () => remember("brush", spelled(ranges));
+const addDifferences = differenceTail(board, data.ids);
+
+/** @param {number} run @param {import("../types").Window} window */
+function noteSkips(run, { steps, values }) {
+  const known = skips.get(run) ?? new Set();
+  skips.set(run, known);
+  steps.forEach((step, index) => Number(values[index]) > 0 && known.add(step));
 }
 
-function wireLegend() {
-  for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-legend] [data-recipe]"))) {
-    const name = button.dataset.recipe ?? "";
-    const show = () => button.setAttribute("aria-pressed", String(!hidden.has(name)));
-    button.addEventListener("click", () => {
-      if (!hidden.delete(name)) hidden.add(name);
-      show();
-      remember();
-      drawNow();
-    });
-    show();
-  }
+/** The rows of the runs that the ranges leave out are faint. */
+function markRows() {
+  for (const id of data.ids) document.querySelector(`tr[data-run="${id}"]`)?.classList.toggle("out", !left.has(id));
 }
 
 /** Show which runs the ranges leave: in the drawing, in the table, in the charts. */
@@ -65,13 +47,13 @@ function applyRanges() {
   data.ids.forEach((/** @type {number} */ id, /** @type {number} */ index) => {
     if (keeps[index]) left.add(id);
     document.querySelector(`[data-line="${id}"]`)?.classList.toggle("out", !keeps[index]);
-    document.querySelector(`tr[data-run="${id}"]`)?.classList.toggle("out", !keeps[index]);
   });
-  for (const axis of /** @type {NodeListOf<SVGGElement>} */ (document.querySelectorAll("[data-axis]"))) showRange(axis, ranges.get(axis.dataset.axis ?? ""));
+  markRows();
+  for (const axis of /** @type {NodeListOf<SVGGElement>} */ (document.querySelectorAll("[data-parallel] [data-axis]"))) showRange(axis, ranges.get(axis.dataset.axis ?? ""));
   const told = document.querySelector("[data-shown]");
   if (told) told.textContent = ranges.size ? `${left.size} of ${data.ids.length} runs within the ranges` : "";
   if (clear) clear.hidden = !ranges.size;
-  drawNow();
+  board.draw();
 }
 
 /** @param {SVGGElement} axis @param {[number, number] | undefined} range */
@@ -117,7 +99,7 @@ function wireAxis(axis) {
   grab.addEventListener("pointerup", (event) => {
     if (start !== null && Math.abs(at(event) - start) < 0.01) setRange(key, null); // a click takes the range away
     start = null;
-    remember();
+    rememberRanges();
   });
   grab.addEventListener("pointercancel", () => (start = null));
 }
@@ -126,17 +108,32 @@ function wireFields() {
   for (const field of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-range]"))) {
     const [low, high] = [field.querySelector("[data-low]"), field.querySelector("[data-high]")].map((input) => /** @type {HTMLInputElement} */ (input));
     field.addEventListener("input", () => setRange(field.dataset.range ?? "", rangeOf(Number(low.value) / 100, Number(high.value) / 100)));
-    field.addEventListener("change", remember);
+    field.addEventListener("change", rememberRanges);
   }
 }
 
 clear?.addEventListener("click", () => {
   ranges.clear();
   applyRanges();
-  remember();
+  rememberRanges();
 });
 if (drawing) for (const axis of /** @type {NodeListOf<SVGGElement>} */ (drawing.querySelectorAll("[data-axis]"))) wireAxis(axis);
 wireFields();
-wireLegend();
-document.addEventListener("themechange", drawNow);
 applyRanges();
+
+const swap = throttled(() => refreshRegions(markRows), 1500);
+const live = new Live(`/compare/${data.ids.join(",")}/stream?${new URLSearchParams({ series: names.join(",") })}`, {
+  points({ run_id: run, attempt, series }) {
+    const columns = /** @type {[string, import("../types").Window][]} */ (Object.entries(series));
+    for (const [name, points] of columns) if (name === "amp/skipped") noteSkips(run, points);
+    swap();
+    if (board.settings.minus) return addDifferences(run, Object.keys(series));
+    for (const [name, points] of columns) store.append(run, name, points, attempt);
+    board.redraw(Object.keys(series));
+  },
+  runs: () => swap(),
+  end() {
+    live.finish();
+    swap();
+  },
+}, { place: data.place, done: data.done });

@@ -3,7 +3,7 @@
 import { Completion } from "../lib/completion.js";
 import { Live, throttled } from "../lib/live.js";
 import { Rows } from "../lib/rows.js";
-import { addressOf, afterSwap, isSamePage, visit } from "../lib/swap.js";
+import { addressOf, afterSwap, isSamePage, visit, watchPresses } from "../lib/swap.js";
 import { toast } from "../lib/toast.js";
 
 const filter = /** @type {HTMLFormElement} */ (document.querySelector("[data-filter]"));
@@ -103,6 +103,7 @@ function wire() {
   for (const hidden of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-fold], [data-keys-help]"))) hidden.hidden = false;
 }
 
+watchPresses();
 afterSwap(wire);
 wire();
 if (location.search.includes("did=")) history.replaceState(null, "", here());

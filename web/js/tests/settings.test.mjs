@@ -13,7 +13,7 @@ const style = { slot: "fp32", colour: { light: "#112233", dark: "#ddeeff" }, das
 const points = { steps: [1, 2, 4], values: [3, 2, 1], times: [100, 110, 130], attempt: 1, stored: 3, kind: "exact", binWidth: 1 };
 
 test("settings are the same after a way through the address", () => {
-  const given = { axis: "time", smooth: 0.6, range: [10.5, 99], log: new Set(["loss"]), full: new Set(["a", "b"]), pinned: "bf16-mixed, wide" };
+  const given = { axis: "time", smooth: 0.6, range: [10.5, 99], log: new Set(["loss"]), full: new Set(["a", "b"]), pinned: "bf16-mixed, wide", minus: "3,14" };
   const query = new URLSearchParams(Object.entries(spelledSettings(given)).flatMap(([name, values]) => values.map((value) => [name, value])));
   assert.deepEqual(settingsOf(`?${query}`), given);
 });
@@ -22,6 +22,7 @@ test("defaults are not spelled, and what an address says wrong is left out", () 
   assert.deepEqual(Object.values(spelledSettings(settingsOf(""))).flat(), []);
   const odd = settingsOf("?x=constructor&smooth=7&window=9..3");
   assert.deepEqual([odd.axis, odd.smooth, odd.range], ["step", 0.99, null]);
+  assert.deepEqual(["1;drop", "1,,2", "a"].map((minus) => settingsOf(`?${new URLSearchParams({ minus })}`).minus), ["", "", ""]);
   assert.deepEqual([settingsOf("?smooth=abc").smooth, settingsOf("?window=a..b").range], [0, null]);
 });
 
