@@ -27,6 +27,8 @@ def with_checkpoints(
     database: Database, config: RunConfig, data_dir: Path, artifacts: ArtifactStore | None = None
 ) -> RunConfig:
     """The configuration with the run's folder and, for a later attempt, the checkpoints it may go on from."""
+    if config.fork is not None:
+        config = at_fork(config, folder_of(data_dir, config.fork.run), artifacts)
     if config.kind != "train":
         return config
     known: tuple[str, ...] = ()
@@ -35,8 +37,6 @@ def with_checkpoints(
             known = known_checkpoints(session, config.run_id)
     folder = folder_of(data_dir, config.run_id)
     known = at_hand(known, folder, config.run_id, artifacts)
-    if config.fork is not None:
-        config = at_fork(config, folder_of(data_dir, config.fork.run), artifacts)
     return msgspec.structs.replace(config, checkpoint_dir=str(folder), resume_from=known)
 
 

@@ -78,7 +78,9 @@ class _Sensitivity(Analysis):
 
     def events(self) -> Iterator[Event]:
         options = self.options
-        yield self._progress(f"Training {options.start} steps in FP32")
+        fork = self.config.fork
+        after = "" if fork is None else f" after step {fork.step} of run {fork.run}"
+        yield self._progress(f"Training {options.start} steps in FP32{after}")
         self.start = start = find_start(self.config, self.workload, options.start, options.horizon)
         reference = replay(self.config, self.workload, start, reference_recipe(self.config.recipe))
         if reference.refused:
@@ -215,9 +217,13 @@ class _Sensitivity(Analysis):
         judged, found = self.oracle.judged, self.found
         proven = found.minimal if found is not None and found.minimal is not None else ()
         whole = frozenset(proven)
-        limits = self.oracle.limits
+        limits, fork = self.oracle.limits, self.config.fork
         return {
-            "checkpoint": {"step": self.start.number, "training": "32-true", "sha256": self.start.fingerprint},
+            "checkpoint": {
+                "step": self.start.number + (fork.step if fork is not None else 0),
+                "training": "32-true" if fork is None else f"run {fork.run}",
+                "sha256": self.start.fingerprint,
+            },
             "batches": self.start.batches,
             "horizon": self.options.horizon,
             "seed": self.config.seed,

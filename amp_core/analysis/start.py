@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from amp_core.config import Recipe, RunConfig
+from amp_core.forking import begin, schedule_steps
 from amp_core.precision import precision_for
 from amp_core.resume import capture, rng_states, set_rng_states
 from amp_core.seeding import perturb_weights
@@ -72,11 +73,15 @@ def trial_recipe(recipe: Recipe, kept: tuple[str, ...] = (), by: By = "module") 
 
 
 def find_start(config: RunConfig, workload: Workload, number: int, horizon: int) -> Start:
-    """Train ``number`` steps in FP32 and take the batches of the next ``horizon``."""
+    """Train ``number`` steps in FP32 and take the batches of the next ``horizon``.
+
+    They begin at the weights of the seed, or at the checkpoint that the configuration forks from. Raises `ForkError`.
+    """
     recipe = reference_recipe(config.recipe)
     device = device_named(config.device)
-    step = build_step(workload, recipe, precision_for(recipe, device), config.seed, config.steps)
+    step = build_step(workload, recipe, precision_for(recipe, device), config.seed, schedule_steps(config))
     data = TrainingData(workload, config.seed)
+    begin(config, step, data)
     with step.precision.applied(step.model):
         for _ in range(number):
             step.backward(step.take(data))
@@ -95,7 +100,7 @@ def step_at(
     ``perturbation`` is the relative size of a change of the weights, the ``draw``-th of its kind (the A/A control).
     """
     precision = precision_for(recipe, device_named(config.device))
-    step = build_step(workload, recipe, precision, config.seed, config.steps)
+    step = build_step(workload, recipe, precision, config.seed, schedule_steps(config))
     step.model.load_state_dict(start.state["model"])
     buffers = dict(step.model.named_buffers())
     for name, value in start.state["other_buffers"].items():

@@ -28,7 +28,7 @@ def add_analysis(
 ) -> RunDetail:
     """Queue an analysis of a run, in the run's experiment; its answer is that new run's report."""
     with database.write() as session:
-        run = service.add_analysis(session, run_id, given, principal)
+        run = service.add_analysis(session, run_id, given, principal, settings.lease_s)
         detail = RunDetail.model_validate(run_detail(session, run.id))
     ring(settings)
     return detail

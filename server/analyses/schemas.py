@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictInt
 
 from server.experiments.schemas import Body
+
+
+class CheckpointIn(Body):
+    """A checkpoint that an FP32 run of the same training keeps."""
+
+    run: Annotated[StrictInt, Field(ge=1)] = Field(description="A baseline run, running or completed.")
+    step: Annotated[StrictInt, Field(ge=1)] | Literal["last"] = Field(
+        default="last", description="The step after which it kept a checkpoint."
+    )
 
 
 class AnalysisOfRunIn(Body):
@@ -16,6 +25,9 @@ class AnalysisOfRunIn(Body):
     kind: Annotated[str, Field(min_length=1, max_length=16)]
     recipe: str | dict[str, Any] | None = Field(default=None, description="By default the run's own recipe.")
     options: dict[str, Any] = Field(default_factory=dict, description="The analysis's own options.")
+    from_checkpoint: CheckpointIn | None = Field(
+        default=None, description="Begin at a kept checkpoint instead of training one's own start from step 1."
+    )
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
 
 

@@ -13,6 +13,7 @@ from amp_core.errors import AnalysisError, RecipeError
 from amp_core.recipe_rules import check_device
 from server.access import Principal
 from server.analyses.schemas import AnalysisOfRunIn
+from server.analyses.starts import start_at
 from server.audit.service import record
 from server.db.tables import Run
 from server.errors import Conflict, Fault, Invalid
@@ -22,8 +23,12 @@ from server.runs.parameters import add_parameters
 from server.runs.queries import find_run
 from server.runs.service import check_owner
 
+LEASE_S = 15.0  # AMPBOARD_LEASE_S by default
 
-def add_analysis(session: Session, run_id: int, given: AnalysisOfRunIn, principal: Principal) -> Run:
+
+def add_analysis(
+    session: Session, run_id: int, given: AnalysisOfRunIn, principal: Principal, lease_s: float = LEASE_S
+) -> Run:
     """Queue an analysis of a run in the run's own experiment, and return it.
 
     It delays no verdict and changes none. Raises `NotFound`, `Forbidden` for an experiment of somebody else's, whose
@@ -43,8 +48,9 @@ def add_analysis(session: Session, run_id: int, given: AnalysisOfRunIn, principa
     config = {
         key: value
         for key, value in of.config.items()
-        if key not in ("baseline", "init_perturbation", "options", "checkpoint_dir")
+        if key not in ("baseline", "init_perturbation", "options", "checkpoint_dir", "keep_steps", "fork")
     }
+    begins = start_at(session, given, of, lease_s)
     run = Run(
         experiment_id=of.experiment_id,
         kind=given.kind,
@@ -53,8 +59,8 @@ def add_analysis(session: Session, run_id: int, given: AnalysisOfRunIn, principa
         recipe=recipe_json(recipe),
         seed=of.seed,
         steps=of.steps,
-        config={**config, "options": given.options, "of_run": of.id},
-        needs=of.needs,
+        config={**config, **begins.config, "options": given.options, "of_run": of.id},
+        needs=begins.needs,
         state="queued",
         priority=given.priority,
         max_attempts=1,

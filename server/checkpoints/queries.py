@@ -35,18 +35,19 @@ def space_of(session: Session, experiment_id: int | None = None) -> Space:
 
 
 def open_forks(session: Session, run_ids: Sequence[int]) -> dict[int, list[int]]:
-    """By run: the experiments that begin at a checkpoint of it and have runs that have not ended."""
+    """By run: the experiments with runs that have not ended and that begin at a checkpoint of it."""
     wanted = set(run_ids)
-    origin = Experiment.plan["fork"]["run"].as_integer()
-    rows = session.execute(
-        select(origin, Experiment.id)
-        .where(
-            origin.in_(wanted),
-            Experiment.id.in_(select(Run.experiment_id).where(Run.state.in_(OPEN), Run.role != "analysis")),
-        )
-        .order_by(Experiment.id)
+    of_plan = Experiment.plan["fork"]["run"].as_integer()
+    planned = select(of_plan, Experiment.id).where(
+        of_plan.in_(wanted),
+        Experiment.id.in_(select(Run.experiment_id).where(Run.state.in_(OPEN), Run.role != "analysis")),
     )
+    of_run = Run.config["fork"]["run"].as_integer()  # analyses are no part of the plan
+    analysed = select(of_run, Run.experiment_id).where(of_run.in_(wanted), Run.state.in_(OPEN), Run.role == "analysis")
+    rows = {
+        (run_id, experiment_id) for query in (planned, analysed) for run_id, experiment_id in session.execute(query)
+    }
     found: dict[int, list[int]] = {}
-    for run_id, experiment_id in rows:
+    for run_id, experiment_id in sorted(rows):
         found.setdefault(run_id, []).append(experiment_id)
     return found

@@ -61,8 +61,8 @@ def refuse_needed(session: Session, run_ids: Sequence[int]) -> None:
     if needed:
         run_id, by = next(iter(sorted(needed.items())))
         raise Conflict(
-            f"run {run_id} and its checkpoints stay: experiment {by[0]} begins at one of them and has not ended; "
-            "cancel that, or wait for its end"
+            f"run {run_id} and its checkpoints stay: experiment {by[0]} begins at one of them and has not ended (or an "
+            "analysis in it); cancel that, or wait for its end"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from server.cli.checkpoints import checkpoint_of
 from server.cli.errors import CommandError
 from server.cli.terminal import err
 from server.client import Client, ClientError, Json, connect
@@ -27,6 +28,9 @@ def analyse(
     kind: Annotated[str, typer.Option(help="sensitivity (the smallest FP32 set), stress (edge cases), …")],
     recipe: Annotated[str | None, typer.Option(help="Another recipe: a precision, or JSON.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="An option of the analysis, as NAME=VALUE.")] = None,
+    from_checkpoint: Annotated[
+        str | None, typer.Option(help="Begin at a kept checkpoint: RUN@STEP, or RUN for its last one.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the answer and print it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what the REST interface gives.")] = False,
 ) -> None:
@@ -34,6 +38,8 @@ def analyse(
     body: dict[str, Any] = {"kind": kind, "options": dict(_option(text) for text in option or [])}
     if recipe is not None:
         body["recipe"] = _value(recipe) if recipe.startswith("{") else recipe
+    if from_checkpoint is not None:
+        body["from_checkpoint"] = checkpoint_of("--from-checkpoint", from_checkpoint)
     with connect(Settings()) as client:
         made: Json = client.post(f"/api/v1/runs/{run}/analyses", body)
         if not wait:

@@ -53,12 +53,18 @@ def fork_of(text: str | None, horizon: int | None) -> Json | None:
                 f"--horizon {horizon} counts from a checkpoint: add --fork RUN@STEP, or use --steps"
             )
         return None
-    run, at, step = text.partition("@")
-    if not run.isdigit() or (at and step != "last" and not step.isdigit()):
-        raise typer.BadParameter(f"--fork {text!r} must be a run, or a run and a step, such as 12 or 12@1000")
+    found = checkpoint_of("--fork", text)
     if horizon is None:
         raise typer.BadParameter("--fork needs the number of steps after the checkpoint: add --horizon N")
-    return {"run": int(run), "step": int(step) if step.isdigit() else "last", "horizon": horizon}
+    return {**found, "horizon": horizon}
+
+
+def checkpoint_of(option: str, text: str) -> Json:
+    """The run and the step of ``12@1000``; of ``12`` the last one it keeps. Raises `typer.BadParameter`."""
+    run, at, step = text.partition("@")
+    if not run.isdigit() or (at and step != "last" and not step.isdigit()):
+        raise typer.BadParameter(f"{option} {text!r} must be a run, or a run and a step, such as 12 or 12@1000")
+    return {"run": int(run), "step": int(step) if step.isdigit() else "last"}
 
 
 def kept_of(text: str | None) -> str | list[int] | None:

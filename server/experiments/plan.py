@@ -108,7 +108,7 @@ def expand(plan: Plan) -> Iterator[PlannedRun]:
         "eval_every": plan.eval_every,
         "device": plan.device,
     }
-    training = {**config, **_ranks(plan), **_fork(plan)}
+    training = {**config, **_ranks(plan), **fork_config(plan.fork)}
     baseline = plan.baseline_recipe
     kept = {**training, "keep_steps": list(plan.keep_steps)} if plan.keep_steps else training
     for seed in plan.seeds:
@@ -124,7 +124,7 @@ def expand(plan: Plan) -> Iterator[PlannedRun]:
         yield PlannedRun(kind="benchmark", role="benchmark", recipe=recipe, seed=plan.seeds[0], config=against)
     recipes = {recipe.name: recipe for recipe in plan.recipes}
     for analysis in plan.analyses:
-        asked = {**config, "options": analysis.options}
+        asked = {**config, **fork_config(plan.fork), "options": analysis.options}
         recipe = recipes[analysis.recipe]
         yield PlannedRun(kind=analysis.kind, role="analysis", recipe=recipe, seed=plan.seeds[0], config=asked)
 
@@ -137,9 +137,8 @@ def _ranks(plan: Plan) -> dict[str, Any]:
     return {"ranks": plan.ranks, "distribution": {"strategy": plan.strategy, **over}}
 
 
-def _fork(plan: Plan) -> dict[str, Any]:
-    """Where a training run of a forked plan begins, as `amp_core.config.Fork` has it but for the place on the host."""
-    fork = plan.fork
+def fork_config(fork: PlannedFork | None) -> dict[str, Any]:
+    """Where a run begins, as `amp_core.config.Fork` has it but for the place on the host; nothing without a fork."""
     if fork is None:
         return {}
     return {"fork": {"run": fork.run, "step": fork.step, "name": fork.name, "seed": fork.seed, "steps": fork.steps}}

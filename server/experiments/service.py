@@ -176,7 +176,7 @@ def _add_runs(session: Session, settings: Settings, experiment: Experiment, plan
 def _needs(planned: PlannedRun, plan: Plan, given: ExperimentIn) -> Needs:
     recipes = [planned.recipe, *([plan.baseline_recipe] if planned.kind == "benchmark" else [])]
     needs = needs_of(recipes, plan.device, given.device_memory_bytes or 0, given.labels)
-    if planned.kind == "train" and plan.fork is not None and plan.fork.worker:
+    if "fork" in planned.config and plan.fork is not None and plan.fork.worker:
         return replace(needs, worker=plan.fork.worker)
     return needs
 

@@ -128,6 +128,57 @@ def test_kept_checkpoints_are_listed_with_their_size(team: Team, origin: int) ->
     assert team.client("viewer").get("/api/v1/runs/999/checkpoints").status_code == 404
 
 
+def _analysed(team: Team, run_id: int, **body: Any) -> Any:
+    return team.client("submitter").post(f"/api/v1/runs/{run_id}/analyses", json={"kind": "sensitivity", **body})
+
+
+def test_an_analysis_begins_at_a_kept_checkpoint(team: Team, origin: int) -> None:
+    rival = next(run["id"] for run in team.client("viewer").get(f"{URL}/1").json()["runs"] if run["id"] != origin)
+    plain = _analysed(team, rival).json()
+    assert "fork" not in plain["config"]
+    assert "keep_steps" not in _analysed(team, origin, recipe="bf16").json()["config"]
+    made = _analysed(team, rival, from_checkpoint={"run": origin, "step": 40})
+    assert made.status_code == 201, made.text
+    assert made.json()["config"]["fork"] == {
+        "run": origin, "step": 40, "name": name_at(40), "seed": 0, "steps": 100,
+    }  # fmt: skip
+    with team.database.read() as session:
+        assert parse_needs(session.get_one(Run, made.json()["id"]).needs).worker == "worker-1"
+    listed = team.client("viewer").get(f"/api/v1/runs/{origin}/checkpoints").json()
+    assert listed["needed_by"] == [1], "an analysis needs it, too"
+    assert team.client("submitter").delete(f"/api/v1/runs/{origin}/checkpoints").status_code == 409
+
+
+def test_analyses_of_a_fork_begin_where_it_began(team: Team, origin: int) -> None:
+    made = _submit(team, **_fork(origin), analyses=[{"kind": "stress", "recipe": "bf16-mixed"}])
+    planned = next(run for run in made["runs"] if run["role"] == "analysis")
+    asked = _analysed(team, made["runs"][1]["id"]).json()["id"]
+    with team.database.read() as session:
+        for run_id in (planned["id"], asked):
+            run = session.get_one(Run, run_id)
+            assert run.config["fork"]["name"] == name_at(40)
+            assert parse_needs(run.needs).worker == "worker-1"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "told"),
+    [
+        ({"from_checkpoint": {"step": 41}}, "from_checkpoint.step", "none after 41"),
+        ({"from_checkpoint": {"run": 999}}, "from_checkpoint.run", "no such run"),
+        ({"kind": "batch-size"}, "from_checkpoint", "trains no start"),
+    ],
+)
+def test_an_analysis_that_cannot_begin_there_is_refused(
+    team: Team, origin: int, body: dict[str, Any], field: str, told: str
+) -> None:
+    asked = {**body, "from_checkpoint": {"run": origin, **body.get("from_checkpoint", {})}}
+    answer = _analysed(team, origin, recipe="bf16", **asked)
+    assert answer.status_code == 422, answer.text
+    (fault,) = answer.json()["errors"]
+    assert fault["field"] == field
+    assert told in fault["rule"]
+
+
 def test_the_space_they_take_is_told(team: Team, origin: int) -> None:
     browser = team.browser("viewer")
     assert "keeps <b>2</b> checkpoints, 2.0 kB" in browser.get("/experiments/1").text
