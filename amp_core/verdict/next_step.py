@@ -183,8 +183,9 @@ def submission_of(
     length: dict[str, Any] = {"steps": evidence.steps}
     if (fork := evidence.fork) is not None:  # whose horizon is the length
         length = {"fork": {"run": fork.run_id, "step": fork.step, "horizon": evidence.steps}}
+    given = {field: value for field, value in evidence.submission.items() if field not in ("steps", "keep_checkpoints")}
     return {
-        **evidence.submission,
+        **given,
         **length,
         "name": f"{name[:room]} ({purpose})",
         "workload": evidence.workload,

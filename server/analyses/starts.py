@@ -12,8 +12,8 @@ from amp_core.analyses import parse_options
 from amp_core.config import Recipe
 from server.analyses.schemas import AnalysisOfRunIn, CheckpointIn
 from server.db.tables import Run
-from server.errors import Fault, Invalid
-from server.experiments.forks import PlannedFork, Wanted, find_origin, planned_fork
+from server.errors import Conflict, Fault, Invalid
+from server.experiments.forks import PlannedFork, Wanted, find_origin, hold_origin, planned_fork
 from server.experiments.plan import fork_config
 from server.experiments.schemas import ForkIn
 from server.queue.needs import parse_needs
@@ -70,4 +70,6 @@ def _planned(session: Session, asked: CheckpointIn, of: Run, num_steps: int, lea
     fork = planned_fork(given, find_origin(session, asked.run, live), wanted, tell)
     if fork is None:
         raise Invalid(faults)
+    if not hold_origin(session, fork):
+        raise Conflict(f"the checkpoint of run {fork.run} was dropped this moment: begin at another one")
     return fork

@@ -45,6 +45,7 @@ def drop_kept(session: Session, run_id: int, principal: Principal) -> int:
     """
     run = find_run(session, run_id)
     check_owner(principal, run.experiment, "drop checkpoints of")
+    session.execute(select(Run.id).where(Run.id == run_id).with_for_update())  # after a fork that is being submitted
     refuse_needed(session, [run_id])
     if run.state in ("queued", "running", "paused"):
         raise Conflict(f"run {run_id} is {run.state}: its checkpoints can be dropped once it has ended")

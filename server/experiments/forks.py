@@ -78,6 +78,16 @@ def find_origin(session: Session, run_id: int, live: frozenset[str]) -> Origin |
     return None if run is None else Origin(run=run, kept=kept_of(session, run_id), live=live)
 
 
+def hold_origin(session: Session, fork: PlannedFork) -> bool:
+    """Lock the run that is forked until the transaction ends, and say whether its checkpoint is still there.
+
+    Whoever drops or deletes it waits for that lock, and then sees the fork that needs it.
+    """
+    run = session.scalar(select(Run.id).where(Run.id == fork.run).with_for_update(read=True, key_share=True))
+    named = (Checkpoint.run_id == fork.run, Checkpoint.name == fork.name)
+    return run is not None and session.scalar(select(Checkpoint.id).where(*named)) is not None
+
+
 def planned_fork(given: ForkIn, origin: Origin | None, wanted: Wanted, tell: Tell) -> PlannedFork | None:
     """The fork of a plan; None after every fault was told."""
     if origin is None:

@@ -16,7 +16,7 @@ from server.audit.service import record
 from server.checkpoints.service import refuse_without_origin
 from server.db.tables import Experiment, Run, Worker, Workload
 from server.errors import Conflict, Fault, Invalid
-from server.experiments.forks import Origin, find_origin
+from server.experiments.forks import Origin, find_origin, hold_origin
 from server.experiments.plan import Plan, PlannedRun, expand, recipe_json
 from server.experiments.queries import find_experiment
 from server.experiments.schemas import ExperimentIn
@@ -99,6 +99,8 @@ def submit(
                 )
             return earlier, 0
     plan, workload = make_plan(session, settings, given)
+    if plan.fork is not None and not hold_origin(session, plan.fork):
+        raise Conflict(f"the checkpoint of run {plan.fork.run} was dropped this moment: fork from another one")
     experiment = _add(session, plan, workload, given, principal, idempotency_key)
     num_runs = _add_runs(session, settings, experiment, plan, given)
     record(session, principal.user_id, "experiment.submit", f"experiment/{experiment.id}", runs=num_runs)

@@ -154,7 +154,8 @@ def _delete_expired(database: Database, experiment_id: int) -> bool:
             return False  # retried or marked meanwhile
         if session.scalar(select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(OPEN)).limit(1)):
             return False  # an analysis of it goes on
-        if open_forks(session, _run_ids(session, experiment_id)):
+        ids = session.scalars(select(Run.id).where(Run.experiment_id == experiment_id).with_for_update()).all()
+        if open_forks(session, ids):
             return False  # a fork begins at one of its checkpoints, and has not ended
         name = experiment.name
         session.execute(delete(Experiment).where(Experiment.id == experiment_id))

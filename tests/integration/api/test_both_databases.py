@@ -174,3 +174,35 @@ def test_forks_pin_their_checkpoint_and_wait_for_its_worker(team: Team) -> None:
         session.execute(update(Run).where(Run.experiment_id == forked.json()["id"]).values(state="completed"))
     assert client.delete(kept).status_code == 204
     assert client.get(kept).json()["items"] == []
+
+
+def test_a_checkpoint_is_not_dropped_under_a_fork_that_is_being_submitted(team: Team) -> None:
+    """Either the fork is refused or the drop is: never do both succeed."""
+    client = team.client("submitter")
+    team.add_worker()
+    body = {"workload": "digits-cnn", "seeds": 1, "recipes": ["fp32", "bf16"], "control": False, "measure_gain": False}
+    made = client.post(URL, json={**body, "keep_checkpoints": [40]}).json()
+    run_id = made["runs"][0]["id"]
+    for attempt in range(6):
+        with team.database.write() as session:
+            session.execute(update(Run).values(state="completed"))
+            if session.scalar(select(Checkpoint.id)) is None:
+                name = f"step-{40:010d}-{attempt:032x}.pt"
+                session.add(
+                    Checkpoint(
+                        run_id=run_id, step=40, attempt=1, name=name, num_bytes=1, worker_name="worker-1",
+                        created_at=datetime.now(UTC),
+                    )
+                )  # fmt: skip
+        turns = iter(range(2))
+
+        def act(turns: Any = turns) -> tuple[str, int]:
+            if next(turns):
+                return "drop", team.client("submitter").delete(f"/api/v1/runs/{run_id}/checkpoints").status_code
+            fork = {"fork": {"run": run_id, "horizon": 5}}
+            return "fork", team.client("submitter").post(URL, json={**body, **fork}).status_code
+
+        answers = dict(_together(2, act))
+        assert answers["fork"] in (201, 409, 422)
+        assert answers["drop"] in (204, 409)
+        assert (answers["fork"] == 201) != (answers["drop"] == 204), answers

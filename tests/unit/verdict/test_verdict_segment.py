@@ -58,6 +58,16 @@ def test_what_is_open_stays_a_segment_and_so_do_more_seeds() -> None:
     assert "steps" not in body, "the horizon is the length"
 
 
+def test_more_seeds_keep_no_checkpoints() -> None:
+    asked = {"workload": "photo-denoiser", "steps": 200, "keep_checkpoints": [100]}
+    given = evidence(GOOD, {BF16: [29.0, 30.9, 30.2, 29.5, 30.4]}, submission=asked, steps=200)
+    step = judge(given).recipes[0].next_step
+    assert step is not None
+    assert step.submission is not None
+    assert step.submission["steps"] == 200
+    assert "keep_checkpoints" not in step.submission
+
+
 def test_no_recipe_that_broke_is_safe_to_use_there() -> None:
     broken = change(forked(GOOD), BF16, metric=float("nan"))
     assert f"safe to use{OVER}. " in judge(broken).headline
