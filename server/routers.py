@@ -16,6 +16,8 @@ from server.experiments.routes import router as experiments
 from server.health.routes import router as health
 from server.metrics.routes import router as metrics
 from server.metrics.stream import router as streams
+from server.notes.routes import router as notes
+from server.notifications.routes import router as notifications
 from server.pages.routes import router as pages
 from server.projects.routes import router as projects
 from server.reports.routes import router as reports
@@ -37,6 +39,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     workloads,
     workers,
     webhooks,
+    notifications,
+    notes,
     audit,
     views,
     search,

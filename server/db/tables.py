@@ -22,6 +22,9 @@ from server.db.metric_tables import Fold as Fold
 from server.db.metric_tables import RunParameter as RunParameter
 from server.db.metric_tables import Segment as Segment
 from server.db.metric_tables import Series as Series
+from server.db.note_tables import Note as Note
+from server.db.note_tables import Notification as Notification
+from server.db.note_tables import NotificationChoice as NotificationChoice
 from server.db.team_tables import Alert as Alert
 from server.db.team_tables import AlertRule as AlertRule
 from server.db.team_tables import ProjectMember as ProjectMember

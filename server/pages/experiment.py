@@ -18,7 +18,7 @@ from server.errors import NotFound
 from server.experiments import queries, service
 from server.metrics.cursors import experiment_cursor, spell_experiment_cursor
 from server.metrics.read import MIN_POINTS
-from server.pages import analyses, chart_tools, colours, costs, diagnoses, figures, runs_table, verdicts
+from server.pages import analyses, chart_tools, colours, costs, diagnoses, figures, notes, runs_table, verdicts
 from server.pages.assets import assets
 from server.pages.conditions import condition_lines
 from server.pages.gallery import gallery_of
@@ -90,6 +90,7 @@ def _context(session: Session, experiment_id: int, show: list[str]) -> dict[str,
         "groups": runs_table.groups(experiment, styles, primary),
         "gallery": gallery_of(session, experiment, styles),
         "conditions": condition_lines(comparison["conditions"]),
+        "note": notes.panel(session, "experiment", experiment_id),
         "data": _data(session, experiment, comparison, styles, [hero, *charts], place),
     }
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, contains_eager
 from server.access import viewer
 from server.db.tables import Experiment, Run, Series
 from server.experiments import queries
-from server.pages import colours, formats
+from server.pages import colours, formats, notes
 from server.pages.render import page
 from server.pages.workload_forms import margin_text
 from server.runs.queries import num_queued, queued_runs
@@ -201,6 +201,8 @@ def workloads_page(request: Request, database: DatabaseOf) -> Response:
     """What can be trained, broken files with their error, and how to add one."""
     with database.read() as session:
         workloads = [workload_json(workload) for workload in current_workloads(session)]
+        for workload in workloads:
+            workload["note"] = notes.panel(session, "workload", workload["name"])
     for workload in workloads:
         workload["margin_text"] = margin_text(workload["primary"])
     return page(request, "workloads.html", workloads=workloads, own_example=OWN_EXAMPLE)

@@ -11,7 +11,11 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, select_autoescape
 from markupsafe import Markup
 
+from server.access import Principal
 from server.access.dependencies import current_principal
+from server.db.engine import Database
+from server.db.errors import StoreUnavailable
+from server.notifications.service import num_unread
 from server.pages import colours, regions
 from server.pages.assets import WEB, assets
 from server.pages.compression import compressed
@@ -79,12 +83,26 @@ def can_show(template: str, **context: Any) -> bool:
     return True
 
 
+def _num_unread(request: Request, principal: Principal | None) -> int:
+    """What the bell of every page counts; nothing while the store is away, since that page must be shown as well."""
+    if principal is None:
+        return 0
+    database: Database = request.app.state.database
+    try:
+        with database.read() as session:
+            return num_unread(session, principal.user_id)
+    except StoreUnavailable:
+        return 0
+
+
 def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
     """Render ``template`` with what every page needs: who is signed in, the theme, the address, the time."""
+    principal = current_principal(request)
     html = _templates.get_template(template).render(
         request=request,
         path=request.url.path,
-        principal=current_principal(request),
+        principal=principal,
+        num_unread=_num_unread(request, principal),
         theme=theme_of(request),
         now=datetime.now(UTC),
         **context,

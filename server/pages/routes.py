@@ -19,6 +19,8 @@ from server.pages import (
     heat,
     home,
     list_actions,
+    notes,
+    notifications,
     people,
     points,
     run,
@@ -35,6 +37,8 @@ router = APIRouter()
 for part in (
     assets,
     people,
+    notifications,
+    notes,
     home,
     table,
     runs_list,

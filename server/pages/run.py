@@ -20,6 +20,7 @@ from server.pages import (
     figures,
     forks,
     layers,
+    notes,
     run_facts,
     what_if,
     what_ran,
@@ -96,6 +97,7 @@ def _context(session: Session, run_id: int, show: list[str]) -> dict[str, Any]:
         "config": condition_lines(run_facts.configuration(run)),
         "environment": condition_lines(run["environment"]),
         "attempts": run["attempts"],
+        "note": notes.panel(session, "run", run_id),
         "seats": run["seats"],
         "data": _data(session, run, style, charts, str(cursor))
         | {

@@ -19,7 +19,8 @@ from server.access import Principal, submitter, viewer
 from server.db.tables import Project
 from server.errors import Conflict, Invalid
 from server.metrics.read import MIN_POINTS
-from server.pages import figures
+from server.notes.service import tags_by_key
+from server.pages import figures, notes
 from server.pages.assets import assets
 from server.pages.metric_text import heading_of
 from server.pages.render import page
@@ -58,13 +59,24 @@ title: How the loss falls
 
 @router.get("/reports", dependencies=[Depends(viewer)])
 def show_reports(
-    request: Request, database: DatabaseOf, project: Annotated[str, Query(max_length=80)] = ""
-) -> Response:  # fmt: skip
+    request: Request,
+    database: DatabaseOf,
+    project: Annotated[str, Query(max_length=80)] = "",
+    tag: Annotated[str, Query(max_length=80)] = "",
+) -> Response:
     """Every report, the one changed last first."""
     with database.read() as session:
-        items = service.listed(session, project or None)
+        tags = tags_by_key(session, "report")
+        items = [item | {"tags": tags.get(str(item["id"]), [])} for item in service.listed(session, project or None)]
         projects = _projects(session)
-    return page(request, "reports.html", items=items, projects=projects, project=project)
+    shown = [item for item in items if not tag or tag in item["tags"]]
+    context: dict[str, Any] = {
+        "projects": projects,
+        "project": project,
+        "tag": tag,
+        "tags": sorted({t for i in items for t in i["tags"]}),
+    }
+    return page(request, "reports.html", items=shown, **context)
 
 
 def _projects(session: Session) -> list[str]:
@@ -114,6 +126,7 @@ def read_report(
     """A report with charts of what its runs have written until now."""
     with database.read() as session:
         report = service.report_json(session, report_id, version)
+        note = notes.panel(session, "report", report_id)
         pieces: list[dict[str, Any]] = []
         charts: list[dict[str, Any]] = []
         for number, piece in enumerate(pieces_of(report["body"])):
@@ -126,7 +139,7 @@ def read_report(
             if not chosen.fault:
                 charts.append(_chart_data(chart, chosen))
     data = {"plotly": assets.url("plotly.min.js"), "themes": figures.THEMES, "config": figures.CONFIG, "blocks": charts}
-    return page(request, "report.html", report=report, pieces=pieces, data=data)
+    return page(request, "report.html", report=report, pieces=pieces, data=data, note=note)
 
 
 def _chart(block: ChartBlock, number: int) -> figures.Chart:

@@ -36,6 +36,11 @@ class ChartBlock:
     fault: str = ""
 
 
+def html_of(text: str) -> str:
+    """A short text as HTML, by the rules of a report; chart blocks stay code."""
+    return _html(_markdown.parse(text))
+
+
 def pieces_of(body: str) -> list[str | ChartBlock]:
     """The document in order: rendered HTML between its charts. After `MAX_CHARTS` charts a block says so instead."""
     pieces: list[str | ChartBlock] = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session, aliased
 
 from server.access import Principal
 from server.audit.service import record
-from server.db.tables import Project, Report, ReportVersion, User
+from server.db.tables import Note, Project, Report, ReportVersion, User
 from server.errors import Conflict, Fault, Forbidden, Invalid, NotFound
 from server.projects.members import check_may_submit, role_in
 from server.projects.service import DEFAULT_PROJECT, project_named
@@ -114,6 +114,7 @@ def remove(session: Session, principal: Principal, report_id: int) -> None:
         raise Forbidden(f"report {report_id} belongs to somebody else: its author or an admin may delete it")
     record(session, principal.user_id, "report.delete", f"report/{report_id}", title=report.title)
     session.delete(report)
+    session.execute(delete(Note).where(Note.kind == "report", Note.key == str(report_id)))
     session.flush()
 
 

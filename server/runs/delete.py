@@ -7,8 +7,10 @@ project's retention deletes is gone at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy import String, cast, delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
@@ -22,6 +24,7 @@ from server.db.engine import Database
 from server.db.tables import Experiment, Project, Run
 from server.errors import Conflict, NotFound
 from server.experiments.queries import find_experiment
+from server.notes.service import forget
 from server.queue.clock import store_now
 from server.queue.finish import OPEN
 from server.runs.queries import find_run
@@ -115,7 +118,11 @@ def purge_deleted(database: Database, undo_s: float) -> int:
         for row_id in ids:
             with database.write() as session:
                 purge = delete(table).where(table.id == row_id, table.deleted_at <= before)
-                num_purged += len(session.scalars(purge.returning(table.id)).all())
+                members = _run_ids(session, row_id, WITH_DELETED) if table is Experiment else [row_id]
+                purged = session.scalars(purge.returning(table.id)).all()
+                if purged:
+                    _forget_notes(session, purged if table is Experiment else [], members)
+                num_purged += len(purged)
     return num_purged
 
 
@@ -158,14 +165,21 @@ def _delete_expired(database: Database, experiment_id: int) -> bool:
         if open_forks(session, ids):
             return False  # a fork begins at one of its checkpoints, and has not ended
         name = experiment.name
+        _forget_notes(session, [experiment_id], _run_ids(session, experiment_id, WITH_DELETED))
         session.execute(delete(Experiment).where(Experiment.id == experiment_id))
         record(session, None, "experiment.expire", f"experiment/{experiment_id}", name=name)
     logger.info("experiment %d was deleted: its project's retention is over", experiment_id)
     return True
 
 
-def _run_ids(session: Session, experiment_id: int) -> Sequence[int]:
-    return session.scalars(select(Run.id).where(Run.experiment_id == experiment_id)).all()
+def _forget_notes(session: Session, experiments: Sequence[int], runs: Sequence[int]) -> None:
+    forget(session, "experiment", experiments)
+    forget(session, "run", runs)
+
+
+def _run_ids(session: Session, experiment_id: int, options: Mapping[str, Any] = MappingProxyType({})) -> Sequence[int]:
+    query = select(Run.id).where(Run.experiment_id == experiment_id)
+    return session.scalars(query, execution_options=options).all()
 
 
 def _refuse_active(session: Session, which: list[object], subject: str) -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, and_, not_, or_, select
 from sqlalchemy.orm import Session
 
 from server.db.tables import Delivery, Experiment, Run, User, Webhook, Worker
+from server.notifications.events import Event
+from server.notifications.service import notify
 
-Event = Literal["experiment.judged", "run.failed", "worker.lost", "trend.alert"]
 EVENTS: tuple[str, ...] = get_args(Event)
 PING = "ping"  # what a test sends, to every webhook
 
 
 def announce(session: Session, event: Event, payload: dict[str, Any], now: datetime, owner_id: int | None) -> int:
-    """Queue a delivery to each webhook that wants the event; return how many. Without an owner only teams' want it."""
+    """Notify the people and queue a delivery to each webhook that want the event; return how many deliveries.
+
+    Without an owner only those want it that ask for the team's.
+    """
+    notify(session, event, payload, now, owner_id)
     wanted = 0
     for webhook in session.scalars(select(Webhook).join(Webhook.owner).where(may_be_told()).order_by(Webhook.id)):
         if event in webhook.events and (webhook.team or webhook.owner_id == owner_id):

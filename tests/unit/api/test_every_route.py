@@ -34,6 +34,12 @@ OWN_ACCOUNT = {
     ("DELETE", "/api/v1/views/{view_id}"),
     ("POST", "/views"),
     ("POST", "/views/{view_id}/delete"),
+    ("POST", "/api/v1/notifications/read"),
+    ("POST", "/api/v1/notifications/{notification_id}/read"),
+    ("PUT", "/api/v1/notification-choices"),
+    ("POST", "/notifications/read"),
+    ("POST", "/notifications/{notification_id}/open"),
+    ("POST", "/notifications/choices"),
 }
 ADMIN_ONLY = {
     ("POST", "/api/v1/workers/{worker_id}/drain"),

@@ -1,0 +1,1 @@
+"""Notes and tags on everything: experiments, runs, reports, workloads."""
