@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +60,16 @@ class Ranks:
         return sent.cpu().numpy().tobytes()
 
     def gathered(self, value: Any) -> list[Any]:
-        """What every rank has, on every rank."""
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
-        return values
+        """What every rank has (tensors and plain data), on every rank; read as data, never as code, as a file's is."""
+        written = io.BytesIO()
+        torch.save(value, written)
+        own = torch.frombuffer(bytearray(written.getvalue()), dtype=torch.uint8).to(self.device)
+        sizes = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.size)]
+        dist.all_gather(sizes, torch.tensor([len(own)], device=self.device))
+        longest = int(max(size.item() for size in sizes))
+        parts = [torch.empty(longest, dtype=torch.uint8, device=self.device) for _ in range(self.size)]
+        dist.all_gather(parts, torch.nn.functional.pad(own, (0, longest - len(own))))
+        return [
+            torch.load(io.BytesIO(part[: int(size.item())].cpu().numpy().tobytes()), "cpu", weights_only=True)
+            for part, size in zip(parts, sizes, strict=True)
+        ]
