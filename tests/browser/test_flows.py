@@ -77,6 +77,33 @@ def test_the_loss_of_seeds_their_band_and_where_a_recipe_leaves_it(seeded_server
     expect(page.locator("[data-chart='loss'] [data-note] .bad")).to_contain_text("since step")
 
 
+def test_each_of_several_zooms_brings_its_own_points(page: Page) -> None:
+    open_tall(page, "/experiments/6")
+    seen = [page.url]
+    for _ in range(3):
+        box = page.locator("[data-chart='loss'] .nsewdrag").first.bounding_box()
+        assert box is not None
+        x, y = box["x"] + 0.45 * box["width"], box["y"] + box["height"] / 2
+        with page.expect_response(lambda answer: "/points?" in answer.url and "from=" in answer.url):
+            page.mouse.move(x, y)
+            page.mouse.down()
+            page.mouse.move(x + box["width"] / 12, y + 2, steps=8)
+            page.mouse.up()
+        page.wait_for_function("(before) => location.href !== before", arg=seen[-1])
+        seen.append(page.url)
+        page.wait_for_function(
+            """() => {
+              const [low, high] = new URLSearchParams(location.search).get("window").split("..").map(Number);
+              const { data, layout } = document.querySelector("[data-chart='loss'] [data-plot]");
+              const inside = data.flatMap(({ x }) => x).filter((step) => step >= low && step <= high).length;
+              return Math.abs(layout.xaxis.range[0] - low) < 1e-3 * (high - low) && inside > 50;
+            }"""
+        )
+    assert len(set(seen)) == 4
+    page.locator("[data-whole]").click()
+    page.wait_for_function("!location.search.includes('window=')")
+
+
 def test_full_screen_of_a_chart_and_back(page: Page) -> None:
     open_tall(page, "/experiments/4")
     button = page.locator("[data-chart='loss'] [data-screen]")

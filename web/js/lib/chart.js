@@ -267,15 +267,16 @@ export class ChartView {
   #place(layout) {
     const axis = layout.xaxis;
     const name = this.settings.axis, last = this.#last() || 1;
+    const range = this.settings.range && [...this.settings.range]; // Plotly writes into what it is given
     if (name !== "step") axis.title.text = AXES[name].title; // what steps count is in the layout
     if (name === "wall") {
       const firsts = this.#curves().map(({ x }) => x[0]).filter(Number.isFinite);
       const first = firsts.reduce((a, b) => Math.min(a, b), last);
       layout.margin.b += 16; // the date stands under the time
-      Object.assign(axis, { type: "date", tickformat: "", nticks: Math.max(2, Math.floor(this.plot.clientWidth / 110)), rangemode: "normal", range: this.settings.range ?? [first, last + (last - first) * 0.015] });
+      Object.assign(axis, { type: "date", tickformat: "", nticks: Math.max(2, Math.floor(this.plot.clientWidth / 110)), rangemode: "normal", range: range ?? [first, last + (last - first) * 0.015] });
       return;
     }
-    axis.range = this.settings.range ?? [0, last * 1.015]; // a run may make more steps than it said, or say none
+    axis.range = range ?? [0, last * 1.015]; // a run may make more steps than it said, or say none
     if (name !== "time") return;
     const { divisor, name: unit } = timeUnit(last);
     const step = niceStep((axis.range[1] - axis.range[0]) / divisor / 6), first = Math.ceil(axis.range[0] / divisor / step);
