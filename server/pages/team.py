@@ -24,7 +24,8 @@ _DONE = {
     "submit": "submitted", "cancel": "cancelled", "create": "created", "change": "changed", "delete": "deleted",
     "track": "tracked", "retry": "retried", "pause": "paused", "resume": "resumed", "archive": "archived",
     "tag": "tagged", "untag": "untagged", "unarchive": "unarchived", "undelete": "brought back",
-    "note": "noted something on", "member": "changed the members of", "priority": "changed the priority of", "analyse": "analysed",
+    "member": "changed the members of", "priority": "changed the priority of", "analyse": "analysed",
+    "note": "noted something on",
 }  # fmt: skip
 _PAGES = {"experiment": "/experiments/", "run": "/runs/", "report": "/reports/"}
 

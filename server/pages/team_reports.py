@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.sse import EventSourceResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from sqlalchemy import select
@@ -18,14 +19,12 @@ from sqlalchemy.orm import Session
 from server.access import Principal, submitter, viewer
 from server.db.tables import Project
 from server.errors import Conflict, Invalid
-from server.metrics.read import MIN_POINTS
+from server.metrics.stream import ResumePlace, stream_runs
 from server.notes.service import tags_by_key
-from server.pages import figures, notes
-from server.pages.assets import assets
-from server.pages.metric_text import heading_of
+from server.pages import notes, report_text
 from server.pages.render import page
 from server.reports import service
-from server.reports.charts import ChartRuns, curves_of, runs_of
+from server.reports.charts import curves_of, runs_of
 from server.reports.curves import notes_of, svg_of
 from server.reports.document import ChartBlock, pieces_of
 from server.state import DatabaseOf
@@ -39,6 +38,7 @@ _export = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, unde
 STYLE = (_TEMPLATES / "export.css").read_text(encoding="utf-8")
 _HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 EXPORT_POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; sandbox"
+NO_PREVIEW: dict[str, Any] = {"pieces": [], "data": None}
 EXAMPLE = """## What was asked
 
 Is bf16 as good as fp32 here?
@@ -91,7 +91,9 @@ def new_report(
     with database.read() as session:
         projects = _projects(session)
     given = {"title": "", "body": EXAMPLE.format(experiment=experiment or 1), "project": "", "version": 0, "id": None}
-    return page(request, "report_edit.html", given=given, projects=projects, error="", theirs=None)
+    return page(
+        request, "report_edit.html", given=given, projects=projects, error="", theirs=None, pieces=[], data=None
+    )
 
 
 @router.post("/reports")
@@ -114,9 +116,27 @@ def _editor(
     with database.read() as session:
         projects = _projects(session)
     status = 409 if theirs else 422
-    return page(
-        request, "report_edit.html", status=status, given=given, projects=projects, error=error, theirs=theirs
-    )  # fmt: skip
+    context = {"given": given, "projects": projects, "error": error, "theirs": theirs} | NO_PREVIEW
+    return page(request, "report_edit.html", status=status, **context)
+
+
+@router.post("/reports/preview", dependencies=[Depends(submitter)])
+def preview_report(
+    request: Request,
+    database: DatabaseOf,
+    title: Line = "",
+    body: Text = "",
+    project: Line = "",
+    version: Annotated[int, Form(ge=0)] = 0,
+    report: Annotated[int | None, Form(ge=1)] = None,
+) -> Response:
+    """The editor with the text as it would be shown; nothing is kept."""
+    given = {"title": title, "body": body, "project": project, "version": version, "id": report}
+    with database.read() as session:
+        projects = _projects(session)
+        pieces, data = report_text.shown(session, body)
+    context: dict[str, Any] = {"pieces": pieces, "data": data, "projects": projects}
+    return page(request, "report_edit.html", given=given, error="", theirs=None, **context)
 
 
 @router.get("/reports/{report_id}", dependencies=[Depends(viewer)])
@@ -127,48 +147,24 @@ def read_report(
     with database.read() as session:
         report = service.report_json(session, report_id, version)
         note = notes.panel(session, "report", report_id)
-        pieces: list[dict[str, Any]] = []
-        charts: list[dict[str, Any]] = []
-        for number, piece in enumerate(pieces_of(report["body"])):
-            if isinstance(piece, str):
-                pieces.append({"html": Markup(piece)})  # noqa: S704 - markdown-it with HTML off
-                continue
-            chosen = runs_of(session, piece)
-            chart = _chart(piece, number)
-            pieces.append({"chart": chart, "fault": chosen.fault, "groups": chosen.groups, "run_ids": chosen.run_ids})
-            if not chosen.fault:
-                charts.append(_chart_data(chart, chosen))
-    data = {"plotly": assets.url("plotly.min.js"), "themes": figures.THEMES, "config": figures.CONFIG, "blocks": charts}
+        pieces, data = report_text.shown(session, report["body"])
+    data["stream"] = f"/reports/{report_id}/stream?version={report['version']}"
     return page(request, "report.html", report=report, pieces=pieces, data=data, note=note)
 
 
-def _chart(block: ChartBlock, number: int) -> figures.Chart:
-    unit = heading_of(block.series) if block.series else ""
-    tick = "~s" if block.series.startswith(("perf/", "memory/")) else "~g"
-    return figures.Chart(
-        id=f"block-{number}", title=block.title, series=block.series, unit=unit, help="", tick=tick, log=block.log,
-        size="tall",
-    )  # fmt: skip
-
-
-def _chart_data(chart: figures.Chart, chosen: ChartRuns) -> dict[str, Any]:
-    runs = [run for _, _, of_group in chosen.groups for run in of_group]
-    return {
-        "chart": figures.describe([chart], chosen.steps)[0],
-        "ids": chosen.run_ids,
-        "steps": max(run.steps for run in runs),
-        "max_points": max(500, MIN_POINTS),
-        "groups": [
-            {
-                "name": name,
-                "style": figures.line_style(style),
-                "emulated": False,
-                "baseline": False,
-                "runs": [{"id": run.id, "label": f"run {run.id}, seed {run.seed}"} for run in of_group],
-            }
-            for name, style, of_group in chosen.groups
-        ],
-    }
+@router.get("/reports/{report_id}/stream", dependencies=[Depends(viewer)], response_class=StreamingResponse)
+def follow_report(
+    report_id: int,
+    request: Request,
+    database: DatabaseOf,
+    place: ResumePlace,
+    version: Annotated[int | None, Query(ge=1)] = None,
+) -> EventSourceResponse:
+    """Follow the runs of a report's charts until the last has ended."""
+    with database.read() as session:
+        body = service.report_json(session, report_id, version)["body"]
+        runs, series = report_text.followed(session, body)
+    return stream_runs(request, database, runs, series, place)
 
 
 @router.get("/reports/{report_id}/edit", dependencies=[Depends(submitter)])
@@ -177,7 +173,9 @@ def edit_report(report_id: int, request: Request, database: DatabaseOf) -> Respo
     with database.read() as session:
         report = service.report_json(session, report_id)
         projects = _projects(session)
-    return page(request, "report_edit.html", given=report, projects=projects, error="", theirs=None)
+    return page(
+        request, "report_edit.html", given=report, projects=projects, error="", theirs=None, pieces=[], data=None
+    )
 
 
 @router.post("/reports/{report_id}")

@@ -6,11 +6,12 @@
 
 import { remember, valuesOf } from "./address.js";
 import { AXES } from "./axes.js";
-import { ChartView, currentTheme } from "./chart.js";
-import { csvOf, fileName, saveDrawing, saveText } from "./export.js";
-import { loadPlotly, liveDrawing, pointLoader } from "./loading.js";
+import { wireButtons } from "./buttons.js";
+import { ChartView } from "./chart.js";
+import { saveDrawing } from "./export.js";
+import { liveDrawing, pointLoader } from "./loading.js";
 import { NAMES, settingsOf, spelledSettings } from "./settings.js";
-import { closeupLoader, lookingAt } from "./zoom.js";
+import { closeupLoader } from "./zoom.js";
 
 export class Board {
   /** @param {PageData} data @param {string} url of points @param {import("./points.js").PointStore} store @param {Map<number, Set<number>>} skips */
@@ -45,7 +46,7 @@ export class Board {
     for (const chart of this.charts) {
       chart.full = this.settings.full.has(chart.chart.id);
       chart.near = this.settings.range !== null;
-      this.#wireChart(chart);
+      wireButtons(chart, { onChange: () => this.remember(), groups: () => this.groups() });
     }
     this.redraw = liveDrawing(this.charts);
     this.#wireTools();
@@ -186,34 +187,6 @@ export class Board {
       });
       show();
     }
-  }
-
-  /** The buttons of one chart. @param {ChartView} view */
-  #wireChart(view) {
-    const { element, chart } = view, { log } = this.settings;
-    document.addEventListener("subtracted", () => show());
-    const button = (/** @type {string} */ name) => /** @type {HTMLButtonElement | null} */ (element.querySelector(`[data-${name}]`));
-    for (const hidden of element.querySelectorAll("[data-tools]")) /** @type {HTMLElement} */ (hidden).hidden = false;
-    const toggle = button("log");
-    const show = () => toggle?.setAttribute("aria-pressed", String(view.isLog()));
-    show();
-    toggle?.addEventListener("click", () => {
-      if (!log.delete(chart.id)) log.add(chart.id);
-      show();
-      this.remember();
-      view.draw();
-    });
-    button("screen")?.addEventListener("click", () => (document.fullscreenElement ? document.exitFullscreen() : element.requestFullscreen?.()));
-    button("csv")?.addEventListener("click", () => saveText(`${fileName(chart.title)}.csv`, csvOf([chart.series, ...(chart.also ?? [])], this.groups(), lookingAt(this.store, view.closeup)), "text/csv"));
-    for (const format of ["png", "svg"]) button(format)?.addEventListener("click", () => view.drawn && this.#picture(view, format));
-  }
-
-  /** @param {ChartView} view @param {string} format */
-  async #picture(view, format) {
-    const Plotly = await loadPlotly(this.data.plotly);
-    const { plot } = view;
-    const layout = { ...(/** @type {any} */ (plot).layout), paper_bgcolor: this.data.themes[currentTheme()].hover, title: { text: view.chart.title, font: { size: 14 } }, margin: { l: 64, r: 16, t: 40, b: 48 } };
-    await Plotly.downloadImage({ data: /** @type {any} */ (plot).data, layout }, { format, width: 960, height: 540, scale: format === "png" ? 2 : 1, filename: fileName(view.chart.title) });
   }
 
   /** Drawings that the server made whole can be saved too. */
