@@ -71,10 +71,31 @@ def _trained(site: Site, hosts: Sequence[Namespace]) -> int:
     took_s = time.monotonic() - began
     over_one = _from(hosts[1], token, "post", "/api/v1/experiments", {**SUBMISSION, "hosts": 1, "measure_gain": False})
     alone = [site.await_end(run["id"], 180) for run in over_one["runs"]]
-    return _told(site, hosts, ended, alone, took_s)
+    return 0 if _told(site, hosts, ended, alone, took_s) and _cut(site, hosts) else 1
 
 
-def _told(site: Site, hosts: Sequence[Namespace], ended: list[Run], alone: list[Run], took_s: float) -> int:
+def _cut(site: Site, hosts: Sequence[Namespace]) -> bool:
+    """Take the wire of one host away in the middle of a run: it is lost, waits, and goes on when the host is back."""
+    over_two = {"num_hosts": 2, "distribution": {"strategy": "ddp", "nnodes": 2}}
+    (run_id,) = site.submit("stdlib-gpt", steps=400, params=GPT, checkpoint_every_steps=50, max_attempts=5, **over_two)
+    site.await_step(run_id, 100)
+    hosts[1].cut()
+    began = time.monotonic()
+    wait_for(lambda: site.run(run_id).state == "queued", "the run does not notice", 60, site.logs)
+    noticed_s = time.monotonic() - began
+    reason = site.run(run_id).reason or {}
+    hosts[1].mend()
+    run = site.await_end(run_id, 240)
+    outcomes = [attempt.outcome for attempt in site.attempts(run_id)]
+    print(f"wire of {hosts[1].name} cut at step 100: lost after {noticed_s:.0f} s ({reason.get('message')})")
+    print(f"  and back: {run.state}, attempts {', '.join(map(str, outcomes))}")
+    passed = run.state == "completed" and outcomes[-1] == "completed" and set(outcomes[:-1]) == {"lost"}
+    passed = passed and site.series(run_id)[0] == list(range(1, 401))
+    print("passed: every step once" if passed else f"FAILED\n{run.reason}\n{site.logs()}")
+    return passed
+
+
+def _told(site: Site, hosts: Sequence[Namespace], ended: list[Run], alone: list[Run], took_s: float) -> bool:
     passed = True
     for run, one in zip(ended, alone, strict=True):
         with site.database.read() as session:
@@ -86,7 +107,7 @@ def _told(site: Site, hosts: Sequence[Namespace], ended: list[Run], alone: list[
         passed = passed and run.state == one.state == "completed" and len(losses) == SUBMISSION["steps"]
         if not passed:
             print(run.reason, site.logs(), sep="\n")
-            return 1
+            return False
         gap = float(np.max(np.abs(np.subtract(losses, same)) / np.abs(same)))
         print(
             f"  losses {losses[0]:.6f} … {losses[-1]:.6f}; from those of one process they differ by {gap:.1e} at most"
@@ -96,7 +117,7 @@ def _told(site: Site, hosts: Sequence[Namespace], ended: list[Run], alone: list[
         passed = passed and met <= {host.address for host in hosts}
     print(f"two workers in two namespaces, server, PostgreSQL and Redis outside: {took_s:.0f} s")
     print("passed" if passed else "FAILED")
-    return 0 if passed else 1
+    return passed
 
 
 def _token(site: Site) -> str:

@@ -19,10 +19,11 @@ class MayNot(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Namespace:
-    """A host: its name, its address, and what runs a command there."""
+    """A host: its name, its address, its end of the wire, and what runs a command there."""
 
     name: str
     address: str
+    device: str
 
     @property
     def prefix(self) -> list[str]:
@@ -33,6 +34,13 @@ class Namespace:
         asked = subprocess.run([*self.prefix, "ip", "route", "get", "1.1.1.1"], capture_output=True, check=False)
         return asked.returncode != 0
 
+    def cut(self) -> None:
+        """Take the wire away; nobody is told, packets just come to nothing."""
+        _ip("-n", self.name, "link", "set", self.device, "down")
+
+    def mend(self) -> None:
+        _ip("-n", self.name, "link", "set", self.device, "up")
+
 
 @contextmanager
 def two_namespaces() -> Iterator[Sequence[Namespace]]:
@@ -42,15 +50,15 @@ def two_namespaces() -> Iterator[Sequence[Namespace]]:
     mark = os.getpid() % 100000
     bridge = f"ampbr{mark}"
     hosts = [
-        Namespace(name=f"ampboard{mark}{letter}", address=address)
+        Namespace(name=f"ampboard{mark}{letter}", address=address, device=f"amp{mark}{letter}")
         for letter, address in zip("ab", ADDRESSES, strict=True)
     ]
     try:
         _ip("link", "add", bridge, "type", "bridge")
         _ip("addr", "add", f"{SITE}/24", "dev", bridge)
         _ip("link", "set", bridge, "up")
-        for number, host in enumerate(hosts):
-            inside, outside = f"amp{mark}i{number}", f"amp{mark}o{number}"
+        for host in hosts:
+            inside, outside = host.device, f"{host.device}o"
             _ip("netns", "add", host.name)
             _ip("link", "add", inside, "type", "veth", "peer", "name", outside)
             _ip("link", "set", inside, "netns", host.name)
