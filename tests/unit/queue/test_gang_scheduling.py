@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from server.queue.cluster import Cluster, Device, Host, Queued, Running
-from server.queue.forecast import note_of
+from server.queue.forecast import forecast, note_of
 from server.queue.needs import Needs
 from server.queue.schedule import Choice, decide
 from server.queue.simulate import Simulation
@@ -162,3 +162,13 @@ def test_the_reason_says_how_many_hosts_there_are() -> None:
         "needs 2 hosts with 4 free devices (cuda) each; 2 connected, none of them with what it needs: nothing special"
     )
     assert note_of(run, cluster(A, B)) is None
+
+
+def test_its_turn_is_told_from_the_ends_of_what_runs() -> None:
+    busy = (running(8, 1, expected_s=50.0), running(9, 2, others=(3,), expected_s=80.0))
+    state = cluster(A, B, C, running=busy)
+    found = forecast([queued(1, 2, expected_s=10.0), queued(2, 3, expected_s=10.0), queued(3, 4)], state, 3600.0)
+    assert [found[run_id].position for run_id in (1, 2, 3)] == [1, 2, 3]
+    starts = [found[run_id].starts_at for run_id in (1, 2)]
+    assert [start.timestamp() for start in starts if start is not None] == [80.0, 90.0], "a seat is busy as a run is"
+    assert found[3].note == "needs 4 hosts with a free device (cuda) each; 3 connected"
