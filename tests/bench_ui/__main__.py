@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--only-table", action="store_true", help="leave out the 50 curves and the many rows")
     parser.add_argument("--no-fail", action="store_true", help="exit with 0 whatever is missed")
     given = parser.parse_args()
+    bench_curves.hold_leases()
     say(f"{machine()}\n")
     with chromium() as browser:
         rows = same_history(browser, given.rounds)
