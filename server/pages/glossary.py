@@ -29,6 +29,11 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
                 "here. If even that fails the margin, the experiment cannot tell.",
             ),
             (
+                "Fork",
+                "Runs that all begin at one kept checkpoint of an FP32 run and train a few steps from there, each under "
+                "its recipe and seed. The verdict is about these steps alone, and says so; steps count from the fork.",
+            ),
+            (
                 "Gain",
                 "Speed and memory against FP32, apart from the verdict. Speed is the ratio of medians over alternating "
                 "timed blocks, with an interval. An emulated run has no gain.",
