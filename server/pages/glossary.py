@@ -30,8 +30,8 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
             ),
             (
                 "Fork",
-                "Runs that all begin at one kept checkpoint of an FP32 run and train a few steps from there, each under "
-                "its recipe and seed. The verdict is about these steps alone, and says so; steps count from the fork.",
+                "Runs that all begin at one kept checkpoint of an FP32 run and train a few steps from there, each "
+                "under its recipe and seed. The verdict is about these steps alone, and says so.",
             ),
             (
                 "Gain",
