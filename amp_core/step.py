@@ -15,6 +15,7 @@ from amp_core.precision import Precision
 from amp_core.real_steps import RealSteps
 from amp_core.scaler import LossScaler, StepOutcome
 from amp_core.telemetry.gradients import GradientNorms
+from amp_core.torch_private.optimizers import step as step_alone
 from amp_core.workload import Workload, num_samples_of, to_device
 
 
@@ -111,7 +112,7 @@ class TrainStep:
             self._clip(norms)
         if self.scaler is None:
             for optimizer in self.optimizers:
-                optimizer.step()
+                step_alone(optimizer)
             self.real_steps.note(None)
             return None
         outcome = self.scaler.finish(*self.optimizers)

@@ -20,6 +20,7 @@ FOLDER = ROOT / ".bench" / "torch-range"
 NEEDS = ("numpy", "msgspec", "psutil", "pillow", "scikit-learn", "scipy", "hypothesis", "pytest", "pytest-timeout")
 TESTS = (
     "tests/unit/engine/test_torch_private.py",
+    "tests/unit/engine/test_optimizer_steps.py",
     "tests/unit/engine/test_fp32_ops.py",
     "tests/unit/engine/test_fp8.py",
     "tests/unit/engine/test_scaler_rules.py",
