@@ -34,6 +34,8 @@ from amp_core.workload import Split
 
 STEPS = 40
 NATIVE = {"precision": "16-mixed", "fp16_compute": "native", "scaler": {"init_scale": 2.0**22, "growth_interval": 4}}
+# By steps alone: a machine that stands still for half a minute would write a checkpoint more, or warn of no diagnosis.
+UNHURRIED = {"checkpoint_every_s": 1e9, "diagnose_s": 1e6}
 TOLD = (Evaluated, StepSkipped, NonFinite, Numerics)
 
 
@@ -68,7 +70,9 @@ CASES: dict[str, tuple[type[Workload], dict[str, Any]]] = {
 def run(case: str, folder: Path, *, die_at: int | None = None, **fields: Any) -> list[Event]:
     """The events of a run; with ``die_at`` up to and without the first event after that step."""
     kind, recipe = CASES[case]
-    config = config_of(recipe, steps=STEPS, eval_every=10, numerics_every=8, checkpoint_every_steps=7, **fields)
+    config = config_of(
+        recipe, steps=STEPS, eval_every=10, numerics_every=8, checkpoint_every_steps=7, **UNHURRIED, **fields
+    )
     events: list[Event] = []
     generator = train(config, kind(), Checkpoints(folder, keep=2))
     for event in generator:
@@ -81,7 +85,11 @@ def run(case: str, folder: Path, *, die_at: int | None = None, **fields: Any) ->
 
 
 def told(events: list[Event], after: int = 0) -> list[Event]:
-    return [event for event in events if isinstance(event, TOLD) and event.step > after]
+    """By step. The order in a run depends on the clock: a skip is told when steps are gathered, at a flush or before
+    one, and numerics at their step.
+    """
+    kept = [event for event in events if isinstance(event, TOLD) and event.step > after]
+    return sorted(kept, key=lambda event: (event.step, type(event).__name__))
 
 
 def timeless(series: dict[str, dict[int, float]], after: int = 0) -> dict[str, dict[int, float]]:
@@ -108,6 +116,16 @@ def test_resumed_is_undisturbed(case: str, tmp_path: Path) -> None:
     assert isinstance(after, Finished)
     for name in ("steps", "skipped_steps", "samples", "lost_samples", "metrics", "stopped"):
         np.testing.assert_equal(getattr(after, name), getattr(before, name))
+
+
+def test_flushes_change_when_something_is_told_and_not_what(tmp_path: Path) -> None:
+    case = "schedule, average, clipping"
+    often = run(case, tmp_path / "often", flush_interval_s=0.0)
+    never = run(case, tmp_path / "never", flush_interval_s=1e9)
+    orders = [[event.step for event in events if isinstance(event, TOLD)] for events in (often, never)]
+    assert orders[0] != orders[1], "else nothing is tested here"
+    np.testing.assert_equal(timeless(series_of(often)), timeless(series_of(never)))
+    assert repr(told(often)) == repr(told(never))
 
 
 def test_everything_up_to_a_checkpoint_is_said_before_it(tmp_path: Path) -> None:
