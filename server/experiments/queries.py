@@ -143,7 +143,7 @@ def list_experiments(
     limit: int = 50,
 ) -> tuple[list[dict[str, Any]], str | None]:
     """One page of experiments and the cursor of the next. Raises `Invalid` for a cursor of another list."""
-    query, name, down = _filtered(chosen), sort.removeprefix("-"), sort.startswith("-")
+    query, name, down = filtered(chosen), sort.removeprefix("-"), sort.startswith("-")
     by_text = name != "created_at"
     key = _TEXT_KEYS.get(name, Experiment.created_at)
     order = (key.desc(), Experiment.id.desc()) if down else (key, Experiment.id)
@@ -169,7 +169,7 @@ def group_totals(session: Session, chosen: ExperimentFilter, by: str) -> dict[st
     given = [
         func.sum(case((text.contains(f'"verdict": "{verdict}"', autoescape=True), 1), else_=0)) for verdict in VERDICTS
     ]
-    query = _filtered(chosen).with_only_columns(key, func.count(), *given, maintain_column_froms=True)
+    query = filtered(chosen).with_only_columns(key, func.count(), *given, maintain_column_froms=True)
     return {
         str(name): {"total": total, **dict(zip(VERDICTS, counts, strict=True))}
         for name, total, *counts in map(tuple, session.execute(query.group_by(key)))
@@ -187,7 +187,8 @@ def _moment(text: str) -> datetime:
     return moment
 
 
-def _filtered(chosen: ExperimentFilter) -> Select[Experiment]:
+def filtered(chosen: ExperimentFilter) -> Select[Experiment]:
+    """The experiments that a filter lets through, with workload, owner and project loaded. Raises `Invalid`."""
     query = (
         select(Experiment)
         .join(Experiment.workload)

@@ -90,12 +90,12 @@ def _of_values(session: Session, page: Page, field: str, typed: str, head: str) 
     *earlier, last = typed.split(",")
     before = head + "".join(f"{value}," for value in earlier)
     values = _values(session, page, field)
-    return _fitting([(before + _quoted(value), "") for value in values], last.strip('"'), len(before))
+    return _fitting([(before + quoted(value), "") for value in values], last.strip('"'), len(before))
 
 
 def _of_parameter(session: Session, name: str, typed: str, head: str) -> list[tuple[str, str]]:
     values = distinct_values(session, RunParameter.text, RunParameter.name == name, limit=50)
-    return _fitting([(head + _quoted(value), "") for value in values], typed.strip('"'), len(head))
+    return _fitting([(head + quoted(value), "") for value in values], typed.strip('"'), len(head))
 
 
 def _values(session: Session, page: Page, field: str) -> Iterable[str]:
@@ -135,6 +135,7 @@ def _fitting(known: Iterable[tuple[str, str]], typed: str, skip: int) -> list[tu
     return begin + inside
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
+    """A value as a query spells it."""
     plain = value.replace('"', "")
     return f'"{plain}"' if re.search(r"[\s,]", plain) else plain
