@@ -12,6 +12,8 @@ from dashboard import complaints_of
 from playwright.sync_api import Page, expect
 from views import open_tall, traces
 
+from server.db.tables import Run
+
 pytestmark = pytest.mark.browser
 
 SLOTS = {"bf16-mixed": "bf16", "16-mixed": "fp16"}
@@ -214,6 +216,23 @@ def test_a_submitter_sees_the_team_and_no_audit(seeded_server: SeededServer) -> 
         answer = page.goto("/audit")
         assert answer is not None
         assert answer.status == 403
+
+
+def test_a_list_that_refreshes_keeps_the_place_of_the_keyboard(seeded_server: SeededServer, page: Page) -> None:
+    page.goto("/runs")
+    expect(page.locator("[data-live]")).to_have_attribute("data-state", "live")
+    for _ in range(2):  # to the content, then to the rows
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "rows"
+    page.evaluate("window.before = document.getElementById('rows')")
+    with seeded_server.database.write() as session:
+        run = session.get_one(Run, seeded_server.history.running_run)
+        run.step += 1
+    page.wait_for_function("document.getElementById('rows') !== window.before")
+    assert page.evaluate("document.activeElement.id") == "rows"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('[data-row] input')")
 
 
 def test_the_theme_follows_the_system_until_it_is_chosen(seeded_server: SeededServer) -> None:

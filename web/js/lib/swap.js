@@ -85,6 +85,7 @@ function place(element) {
   const href = element.getAttribute("href"), name = element.getAttribute("name"), value = element.getAttribute("value");
   const region = element.closest("[data-region]");
   if (!region) return null;
+  if (element.id) return () => document.getElementById(element.id); // the rows, where the skip link leads, and fields
   const within = `[data-region="${/** @type {HTMLElement} */ (region).dataset.region}"]`;
   if (name) return () => document.querySelector(`${within} [name="${CSS.escape(name)}"][value="${CSS.escape(value ?? "")}"]`);
   return href ? () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(`${within} a`))].find((link) => link.textContent?.trim().slice(0, 8) === element.textContent?.trim().slice(0, 8)) ?? null : null;
