@@ -110,6 +110,17 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     candidate_samples_per_s: float
 
 
+class SpeedAgainst(msgspec.Struct, frozen=True, kw_only=True):
+    """Throughput of the candidate over that of another ``recipe`` of the experiment; above 1 is faster.
+
+    Both were timed against the baseline: the ratio of the two ratios. ``interval`` is a 95 % bootstrap interval.
+    """
+
+    recipe: str
+    ratio: float
+    interval: Interval
+
+
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of the candidate over the baseline's, each in a process of its own; below 1 is smaller."""
 
@@ -134,6 +145,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     speed_with_loader: Speed | None = None
     memory: Memory | None = None
     why: str = ""
+    against_tf32: SpeedAgainst | None = None
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):

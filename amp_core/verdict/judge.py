@@ -26,6 +26,7 @@ from amp_core.verdict.reasons import conclude
 from amp_core.verdict.segment import segment_of
 from amp_core.verdict.skips import lost_fraction
 from amp_core.verdict.stability import findings_of, is_healthy
+from amp_core.verdict.tf32 import with_tf32
 
 
 def judge(evidence: ExperimentEvidence) -> Comparison:
@@ -104,7 +105,7 @@ def _compare(
         quality=quality if quality.pairs else None,
         findings=findings,
         next_step=step,
-        gain=gain_of(evidence, recipe.name, numerics, lost),
+        gain=with_tf32(gain_of(evidence, recipe.name, numerics, lost), evidence, recipe.name),
         skipped_steps=sum(run.skipped_steps for run in runs),
         lost_samples_fraction=lost,
         why=answers.recipe_why(evidence, quality),

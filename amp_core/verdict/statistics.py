@@ -124,11 +124,33 @@ def bootstrap_ratio(
         candidate: the same of the other arm, `(M,)`.
         seed: of the resampling; the same blocks give the same interval.
     """
-    generator = np.random.default_rng(seed)
     ratio = float(np.median(candidate) / np.median(baseline))
+    return ratio, *_around(ratio, _drawn_ratios(baseline, candidate, np.random.default_rng(seed), draws), coverage)
+
+
+def bootstrap_ratio_of_ratios(
+    first: tuple[Floats, Floats],
+    second: tuple[Floats, Floats],
+    *,
+    seed: int = 0,
+    draws: int = 4000,
+    coverage: float = 0.95,
+) -> tuple[float, float, float]:
+    """`bootstrap_ratio` of the first (baseline, candidate) over that of the second, each measured by itself."""
+    generator = np.random.default_rng(seed)
+    ratios = _drawn_ratios(*first, generator, draws) / _drawn_ratios(*second, generator, draws)
+    ratio = float(np.median(first[1]) / np.median(first[0]) * np.median(second[0]) / np.median(second[1]))
+    return ratio, *_around(ratio, ratios, coverage)
+
+
+def _drawn_ratios(baseline: Floats, candidate: Floats, generator: np.random.Generator, draws: int) -> Floats:
     picks_b = generator.integers(0, baseline.size, size=(draws, baseline.size))
     picks_c = generator.integers(0, candidate.size, size=(draws, candidate.size))
-    ratios = np.median(candidate[picks_c], axis=1) / np.median(baseline[picks_b], axis=1)
+    ratios: Floats = np.median(candidate[picks_c], axis=1) / np.median(baseline[picks_b], axis=1)
+    return ratios
+
+
+def _around(ratio: float, ratios: Floats, coverage: float) -> tuple[float, float]:
     tail = (1.0 - coverage) / 2.0
     low, high = np.quantile(ratios, [tail, 1.0 - tail])
-    return ratio, float(min(low, ratio)), float(max(high, ratio))
+    return float(min(low, ratio)), float(max(high, ratio))

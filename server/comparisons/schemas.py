@@ -118,6 +118,14 @@ class SpeedOut(BaseModel):
     candidate_samples_per_s: float
 
 
+class SpeedAgainstOut(BaseModel):
+    """Speed against another recipe of the experiment, through the baseline that both were timed against."""
+
+    recipe: str
+    ratio: float
+    interval: Interval
+
+
 class MemoryOut(BaseModel):
     saved_for_backward_ratio: float | None
     process_growth_ratio: float | None
@@ -138,6 +146,9 @@ class GainOut(BaseModel):
     speed_with_loader: SpeedOut | None
     memory: MemoryOut | None
     why: str
+    against_tf32: SpeedAgainstOut | None = Field(
+        default=None, description="Null unless the experiment has a tf32 recipe and both were measured."
+    )
 
 
 class DivergenceOut(BaseModel):

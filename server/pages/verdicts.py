@@ -57,7 +57,7 @@ def _card(
         "quality_text": text,
         "mean": quality["candidate_mean"] if quality else None,
         "pairs_text": f"{quality['num_pairs']} of {quality['num_planned']} pairs" if quality else "",
-        "speed": _speed(gain.get("speed")),
+        "speed": _speed(gain.get("speed"), gain.get("against_tf32")),
         "memory": _memory(gain.get("memory")),
         "gain_absent": EMULATED_GAIN if emulated else "not measured",
         "stability": _stability(item),
@@ -126,12 +126,15 @@ def _next_steps(item: dict[str, Any]) -> list[dict[str, str]]:
     return [{"sentence": step["sentence"], "label": label, "submission": submission}]
 
 
-def _speed(speed: dict[str, Any] | None) -> dict[str, str] | None:
+def _speed(speed: dict[str, Any] | None, against: dict[str, Any] | None) -> dict[str, str] | None:
     if not speed:
         return None
     low, high = (float(end) for end in speed["interval"])
     pace = "faster" if low > 1 else "slower" if high < 1 else "no clear difference"
     detail = f"{pace} [{number(low, 3)}, {number(high, 3)}], {speed['num_blocks']} blocks"
+    if against:
+        less, more = (number(float(end), 3) for end in against["interval"])
+        detail += f"; {number(against['ratio'], 3)}× {against['recipe']} [{less}, {more}]"
     return {"text": f"{number(speed['ratio'], 3)}×", "detail": detail}
 
 
