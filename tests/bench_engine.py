@@ -1,19 +1,24 @@
 """Step time of the engine against a bare torch AMP loop, Accelerate and Lightning Fabric: ``make bench-engine``.
 
 Every arm trains the same model on the same batches in a process of its own. The arms take turns in short blocks, in an
-order that turns round from round to round, so that what the machine does besides meets all of them. Figures are medians
-over rounds of the difference to the bare loop in the same round, with bootstrap intervals.
+order that turns round from round to round, so that what the machine does besides meets all of them. Each round is
+compared with the bare loop of the same round; all processes are started anew several times, since where a process has
+its memory moves its times by more than what is looked for.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
+import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -29,10 +34,13 @@ from amp_core.events import Frame, encode_frame
 from amp_core.training import train
 from amp_core.workload import Split
 from amp_core.workloads.stdlib_gpt import StdlibGPT
+from tests.engine_figures import BARE, ENGINE, NUMERICS, Times, answers, table
 
 NUM_BATCHES = 8
-WARMUP_STEPS = 30
-NUM_RESAMPLES = 4000
+WARMUP_BLOCKS = 4
+# Nothing goes back to the system between steps: whether it does, at hundreds of page faults a step, would else depend
+# on which block happens to lie at the end of a process's heap.
+SAME_FOR_ALL = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30), "OMP_NUM_THREADS": "1"}
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -94,8 +102,8 @@ def _bytes(model: nn.Module, batch: Any) -> Tensor:
 
 def case_of(name: str) -> Case:
     if name == "mlp":
-        return Case(TinyMLP(), 200, _classes)
-    return Case(StdlibGPT(width=192, depth=3, context=96, batch_size=8, dropout=0.0), 3, _bytes)
+        return Case(TinyMLP(), 50, _classes)
+    return Case(StdlibGPT(width=192, depth=3, context=96, batch_size=8, dropout=0.0), 2, _bytes)
 
 
 def bare(case: Case, batches: Gate, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -143,17 +151,19 @@ def engine(case: Case, batches: Gate, options: dict[str, Any]) -> None:
         encode_frame(Frame(sequence=sequence, at=time.time(), event=event))  # type: ignore[arg-type]
 
 
-LOOPS: dict[str, Callable[..., None]] = {"bare torch": bare, "Accelerate": accelerate, "Lightning Fabric": fabric}
+LOOPS: dict[str, Callable[..., None]] = {BARE: bare, "Accelerate": accelerate, "Lightning Fabric": fabric}
+LIBRARIES = {"Accelerate": "accelerate", "Lightning Fabric": "lightning_fabric"}
 EVERY_STEP: dict[str, Any] = {"numerics_every": 10**9, "diagnose_s": 0.0}
 ENGINES = {
-    "engine": EVERY_STEP,
-    "engine, numerics every 25": EVERY_STEP | {"numerics_every": 25},
+    ENGINE: EVERY_STEP,
+    NUMERICS: EVERY_STEP | {"numerics_every": 25},
     "engine, diagnosis watch": EVERY_STEP | {"diagnose_s": 30.0},
 }
 
 
 def arm(connection: Connection, name: str, case_name: str, clock: str) -> None:
     """One arm in its process."""
+    os.dup2(2, 1)  # what libraries say is not the result
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     case = case_of(case_name)
@@ -165,68 +175,72 @@ def arm(connection: Connection, name: str, case_name: str, clock: str) -> None:
     LOOPS[name](case, batches, model, case.workload.optimizer(model.parameters()))
 
 
-def measure(case_name: str, rounds: int, clock: str) -> dict[str, np.ndarray]:
-    """Seconds per step of every arm in every round."""
-    context = multiprocessing.get_context("spawn")
+def measure(case_name: str, starts: int, rounds: int, clock: str, names: Sequence[str]) -> Times:
+    """Seconds per step of every arm: `(starts, rounds)`. A start is a fresh interpreter and what it forks."""
+    each = []
+    for start in range(starts):
+        told = [f"--start={start}", f"--rounds={rounds}", f"--case={case_name}", f"--clock={clock}"]
+        told += [f"--arm={name}" for name in names]
+        done = subprocess.run(
+            [sys.executable, __file__, *told], env=os.environ | SAME_FOR_ALL, stdout=subprocess.PIPE, check=True
+        )
+        each.append(json.loads(done.stdout.splitlines()[-1]))
+    return {name: np.asarray([times[name] for times in each]) for name in each[0]}
+
+
+def one_start(case_name: str, rounds: int, clock: str, names: Sequence[str], start: int) -> dict[str, list[float]]:
+    """The rounds of one set of processes. The bare loop opens and closes each round: its time is the mean of both."""
+    for name in set(names) & set(LIBRARIES):
+        importlib.import_module(LIBRARIES[name])  # once, and not in each arm
+    context = multiprocessing.get_context("fork")  # nothing has been computed here, so that no thread is lost
     steps = case_of(case_name).block_steps
     lines: dict[str, Connection] = {}
-    for name in [*LOOPS, *ENGINES]:
+    for name in names:
         lines[name], theirs = context.Pipe()
         context.Process(target=arm, args=(theirs, name, case_name, clock), daemon=True).start()
         theirs.close()
-    for line in lines.values():
-        line.send(max(steps, WARMUP_STEPS))
-        line.recv()
-    times: dict[str, list[float]] = {name: [] for name in lines}
+
+    def block(name: str, length: int) -> float:
+        lines[name].send(length)
+        seconds: float = lines[name].recv()
+        return seconds / length
+
+    for name in names:
+        block(name, WARMUP_BLOCKS * steps)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    others = [name for name in names if name != BARE]
     for index in range(rounds):
-        order = list(lines)
-        order = order[index % len(order) :] + order[: index % len(order)]
+        shift = (index // 2 + start) % len(others)
+        order = others[shift:] + others[:shift]
+        opening = block(BARE, steps)
         for name in order if index % 2 else reversed(order):
-            lines[name].send(steps)
-            times[name].append(lines[name].recv() / steps)
-    for line in lines.values():
-        line.send(-1)
-    return {name: np.asarray(values) for name, values in times.items()}
-
-
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """The bootstrap interval of the median, 95 %."""
-    draw = np.random.default_rng(0)
-    medians = np.median(values[draw.integers(len(values), size=(NUM_RESAMPLES, len(values)))], axis=1)
-    low, high = np.quantile(medians, [0.025, 0.975])
-    return float(low), float(high)
-
-
-def table(case_name: str, times: dict[str, np.ndarray], clock: str) -> str:
-    base = times["bare torch"]
-    lines = [
-        f"{case_name}: {np.median(base) * 1e3:.3f} ms a step in the bare loop ({clock} time), {len(base)} rounds, "
-        f"load {' '.join(f'{load:.1f}' for load in os.getloadavg())}",
-        "",
-        "| loop | ratio to bare | 95 % interval | added a step, µs | 95 % interval |",
-        "|---|---|---|---|---|",
-    ]
-    for name, values in times.items():
-        if name != "bare torch":
-            ratio, added = values / base, (values - base) * 1e6
-            (low, high), (less, more) = interval(ratio), interval(added)
-            lines.append(
-                f"| {name} | {np.median(ratio):.4f} | {low:.4f} to {high:.4f} "
-                f"| {np.median(added):+.1f} | {less:+.1f} to {more:+.1f} |"
-            )
-    return "\n".join(lines) + "\n"
+            times[name].append(block(name, steps))
+        times[BARE].append((opening + block(BARE, steps)) / 2)
+    return times
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--starts", type=int, default=8, help="sets of fresh processes")
+    parser.add_argument("--rounds", type=int, default=40, help="rounds of each start")
     parser.add_argument("--case", choices=["mlp", "gpt"], action="append")
+    parser.add_argument(
+        "--arm", choices=list(LOOPS | ENGINES), action="append", help="with the bare loop; default: all"
+    )
     parser.add_argument(
         "--clock", choices=list(CLOCKS), default="wall", help="cpu: CPU time, for a machine with other work"
     )
+    parser.add_argument("--start", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    names = [name for name in LOOPS | ENGINES if name == BARE or given.arm is None or name in given.arm]
+    if given.start is not None:
+        print(json.dumps(one_start(given.case[0], given.rounds, given.clock, names, given.start)))
+        return
     for case_name in given.case or ["gpt", "mlp"]:
-        print(table(case_name, measure(case_name, given.rounds, given.clock), given.clock), flush=True)
+        times = measure(case_name, given.starts, given.rounds, given.clock, names)
+        print(table(case_name, times, given.clock), flush=True)
+        if ENGINE in times:
+            print(answers(case_name, times), flush=True)
 
 
 if __name__ == "__main__":
