@@ -167,6 +167,26 @@ SECTIONS: tuple[tuple[str, Entries], ...] = (
             ),
         ),
     ),
+    (
+        "The team",
+        (
+            (
+                "Notification",
+                "What you are told in the browser, counted by the bell until you read it: verdicts, failed runs, lost "
+                "workers, trend alerts, of your own work or everybody's, as you choose. Events of one experiment that "
+                "come before you look are one line. Webhooks tell other services the same.",
+            ),
+            (
+                "Digest",
+                "The last day or week of the whole team in figures: experiments judged, verdicts given, runs ended.",
+            ),
+            (
+                "Note",
+                "One text in Markdown for an experiment, run, report or workload, written by everybody who may submit. "
+                "If somebody saves while you write, you see both and nothing is lost.",
+            ),
+        ),
+    ),
 )
 KEYBOARD = (
     (("?",), "These keys, on pages that have more of them"),
