@@ -10,7 +10,7 @@ import pytest
 from conftest import SeededServer
 from dashboard import complaints_of
 from playwright.sync_api import Page, expect
-from views import open_tall, traces
+from views import open_tall, plot_area, traces
 
 from server.db.tables import Run
 
@@ -83,8 +83,7 @@ def test_each_of_several_zooms_brings_its_own_points(page: Page) -> None:
     open_tall(page, "/experiments/6")
     seen = [page.url]
     for _ in range(3):
-        box = page.locator("[data-chart='loss'] .nsewdrag").first.bounding_box()
-        assert box is not None
+        box = plot_area(page, "loss")
         x, y = box["x"] + 0.45 * box["width"], box["y"] + box["height"] / 2
         with page.expect_response(lambda answer: "/points?" in answer.url and "from=" in answer.url):
             page.mouse.move(x, y)

@@ -9,7 +9,7 @@ import pytest
 from conftest import SeededServer
 from dashboard import complaints_of
 from playwright.sync_api import Page, expect
-from views import assert_same_view, open_tall
+from views import assert_same_view, open_tall, plot_area
 
 pytestmark = pytest.mark.browser
 
@@ -53,8 +53,7 @@ def change_charts(page: Page) -> None:
 
 
 def zoom(page: Page) -> None:
-    box = page.locator("[data-chart='loss'] .nsewdrag").first.bounding_box()
-    assert box is not None
+    box = plot_area(page, "loss")
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * 0.5)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.5, steps=5)

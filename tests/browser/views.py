@@ -68,6 +68,18 @@ def _difference(one: Any, other: Any) -> Any:
     return one, other
 
 
+def plot_area(page: Page, chart: str) -> dict[str, float]:
+    """Where a drawn chart can be dragged over: x, y, width, height in the window. Found and measured in one step."""
+    found: dict[str, float] = page.wait_for_function(
+        """(name) => {
+          const area = document.querySelector(`[data-chart="${name}"] .nsewdrag`)?.getBoundingClientRect();
+          return area?.width > 100 && { x: area.x, y: area.y, width: area.width, height: area.height };
+        }""",
+        arg=chart,
+    ).json_value()
+    return found
+
+
 def traces(page: Page, chart: str) -> list[dict[str, Any]]:
     """The traces of a drawn chart: x, y, step and label of each point, and how they are drawn."""
     found: list[dict[str, Any]] = page.evaluate(
