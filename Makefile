@@ -39,6 +39,7 @@ check: $(STAMPS)/development $(STAMPS)/node  ## lint, format, types, import cont
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest --collect-only -qq >/dev/null  # every test file can be imported beside the others
+	$(NODE) web/node_modules/prettier/bin/prettier.cjs --check --log-level=warn web/js web/css
 	$(NODE) --test 'web/js/tests/*.test.mjs'
 	$(NODE) web/node_modules/typescript/bin/tsc --project web/tsconfig.json
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml

@@ -55,6 +55,11 @@ DIGITS: dict[str, Any] = {
 }
 
 
+def one_line(page: str) -> str:
+    """A page with its white space folded: how a template breaks its lines means nothing."""
+    return " ".join(page.split())
+
+
 class Team:
     """The application and its people. Nothing is rung: the broker of the settings does not exist."""
 

@@ -20,7 +20,9 @@ function wireThemeSwitch(form) {
     sign.textContent = SIGN[theme];
     document.dispatchEvent(new CustomEvent("themechange"));
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("themechange")));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+    document.dispatchEvent(new CustomEvent("themechange")),
+  );
 }
 
 /** @param {HTMLElement} button */

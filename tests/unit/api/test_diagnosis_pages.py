@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from team import Team
+from team import Team, one_line
 
 from amp_core.events import Artifact, Diagnosis, Frame, Replay
 from server.db.tables import Run
@@ -83,7 +83,7 @@ def test_the_report_tells_faults_and_leaves_notes_out(team: Team) -> None:
 
 def test_equal_findings_of_several_runs_are_told_once(team: Team) -> None:
     experiment, run = experiment_with(team, diagnosis(), diagnosis(step=9))
-    page = team.browser("viewer").get(f"/experiments/{experiment}").text
+    page = one_line(team.browser("viewer").get(f"/experiments/{experiment}").text)
     assert page.count('data-diagnosis="fault"') == 1
     assert f"run {run}" in page
 

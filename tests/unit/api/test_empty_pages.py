@@ -6,7 +6,7 @@ import re
 
 import pytest
 from sqlalchemy import delete
-from team import Team
+from team import Team, one_line
 
 from server.db.tables import Workload
 
@@ -33,7 +33,8 @@ def test_an_empty_page_says_what_fills_it(team: Team, path: str) -> None:
         session.execute(delete(Workload))
     shown = team.browser("admin").get(path)
     assert shown.status_code == 200
-    main = shown.text[shown.text.index("<main") : shown.text.index("</main>")]
+    text = one_line(shown.text)
+    main = text[text.index("<main") : text.index("</main>")]
     assert PAGES[path] in main
     told = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", main))
     assert len(told.split()) > 15, told

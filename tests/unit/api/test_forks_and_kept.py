@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from sqlalchemy import select
-from team import Team
+from team import Team, one_line
 
 from amp_core.config import RunConfig
 from amp_core.events import Checkpointed, Frame, Started
@@ -308,25 +308,25 @@ def test_a_run_of_several_hosts_is_no_origin(team: Team, origin: int) -> None:
 
 def test_pages_lead_from_a_kept_checkpoint_to_the_form_and_show_the_fork(team: Team, origin: int) -> None:
     browser = team.browser("submitter")
-    page = browser.get(f"/runs/{origin}").text
+    page = one_line(browser.get(f"/runs/{origin}").text)
     assert "Kept checkpoints" in page
     assert "on worker worker-1" in page
     assert f'href="/experiments/new?fork={origin}@40"' in page
-    form = browser.get(f"/experiments/new?fork={origin}@40").text
+    form = one_line(browser.get(f"/experiments/new?fork={origin}@40").text)
     assert f'name="fork.run" value="{origin}"' in form
     assert 'name="fork.step" value="40"' in form
     assert 'name="fork.horizon" value="10"' in form
     assert 'name="params.width" value="8"' in form
     assert browser.get("/experiments/new?fork=9999@40").status_code == 404
     made = _submit(team, **_fork(origin))
-    shown = browser.get(f"/experiments/{made['id']}").text
+    shown = one_line(browser.get(f"/experiments/{made['id']}").text)
     assert f'from step <b>40</b> of <a href="/runs/{origin}">run {origin}</a>' in shown
     assert "says nothing about a whole training" in shown
     assert f"steps after step 40 of run {origin}" in shown, "the title of the axis"
-    run = browser.get(f"/runs/{made['runs'][0]['id']}").text
+    run = one_line(browser.get(f"/runs/{made['runs'][0]['id']}").text)
     assert "Step after the fork" in run
     assert f"steps after step 40 of run {origin}" in run
-    assert f"Experiment {made['id']}</a> begins at one of them" in browser.get(f"/runs/{origin}").text
+    assert f"Experiment {made['id']}</a> begins at one of them" in one_line(browser.get(f"/runs/{origin}").text)
     assert "Drop them" not in browser.get(f"/runs/{origin}").text
     assert browser.post(f"/runs/{origin}/drop-checkpoints").status_code == 409
     team.client("submitter").post(f"{URL}/{made['id']}/cancel")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from histories import add_experiment, add_run, frame, started
 from sqlalchemy import update
-from team import Team
+from team import Team, one_line
 
 from amp_core import events
 from amp_core.telemetry.exponents import FIRST_ROW, MIN_EXPONENT, Histogram, empty, pack
@@ -60,7 +60,7 @@ def test_a_share_that_is_not_zero_never_reads_as_zero() -> None:
 
 
 def test_the_page_holds_slider_formats_and_rows(database: Database, run_id: int, tmp_path: Path) -> None:
-    page = Team(database, tmp_path).browser("viewer").get(f"/runs/{run_id}").text
+    page = one_line(Team(database, tmp_path).browser("viewer").get(f"/runs/{run_id}").text)
     assert 'type="range" data-whatif-power min="-24" max="40" step="1" value="10"' in page
     assert '<option value="e4m3">' in page
     assert "a&lt;b" in page

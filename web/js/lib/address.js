@@ -5,8 +5,14 @@
  * @param {string} search @param {string} name @param {string[]} values
  */
 export function withValues(search, name, values) {
-  const others = search.replace(/^\?/, "").split("&").filter((part) => part && !new URLSearchParams(part).has(name));
-  const spelled = values.map((value) => `${name}=${encodeURIComponent(value).replaceAll("%20", "+").replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
+  const others = search
+    .replace(/^\?/, "")
+    .split("&")
+    .filter((part) => part && !new URLSearchParams(part).has(name));
+  const spelled = values.map(
+    (value) =>
+      `${name}=${encodeURIComponent(value).replaceAll("%20", "+").replaceAll("%2C", ",").replaceAll("%3A", ":")}`,
+  );
   const query = [...others, ...spelled].join("&");
   return query && `?${query}`;
 }
@@ -16,5 +22,9 @@ export const valuesOf = (name) => new URLSearchParams(location.search).getAll(na
 
 /** Put the values of a name into the address, without a step in the history. @param {string} name @param {string[]} values */
 export function remember(name, values) {
-  history.replaceState(history.state, "", `${location.pathname}${withValues(location.search, name, values)}${location.hash}`);
+  history.replaceState(
+    history.state,
+    "",
+    `${location.pathname}${withValues(location.search, name, values)}${location.hash}`,
+  );
 }

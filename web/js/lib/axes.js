@@ -37,10 +37,15 @@ export function abscissae(axis, points, run) {
  * @param {number} step @param {number[]} steps rising @param {number[]} x
  */
 export function placeOf(step, steps, x) {
-  let low = 0, high = steps.length - 1;
+  let low = 0,
+    high = steps.length - 1;
   if (high < 0) return NaN;
-  if (step <= steps[0]) return x[0] - (steps.length > 1 ? ((steps[0] - step) * (x[high] - x[0])) / (steps[high] - steps[0] || 1) : 0);
-  if (step >= steps[high]) return step === steps[high] || steps.length < 2 ? x[high] : x[high] + ((step - steps[high]) * (x[high] - x[0])) / (steps[high] - steps[0] || 1);
+  if (step <= steps[0])
+    return x[0] - (steps.length > 1 ? ((steps[0] - step) * (x[high] - x[0])) / (steps[high] - steps[0] || 1) : 0);
+  if (step >= steps[high])
+    return step === steps[high] || steps.length < 2
+      ? x[high]
+      : x[high] + ((step - steps[high]) * (x[high] - x[0])) / (steps[high] - steps[0] || 1);
   while (high - low > 1) {
     const middle = (low + high) >> 1;
     if (steps[middle] <= step) low = middle;
@@ -55,7 +60,8 @@ export function placeOf(step, steps, x) {
  * @returns {[number, number] | null}
  */
 export function stepsWithin(curves, [from, to]) {
-  let first = Infinity, last = -Infinity;
+  let first = Infinity,
+    last = -Infinity;
   for (const { points, x } of curves) {
     const inside = points.steps.filter((_, index) => x[index] >= from && x[index] <= to);
     if (inside.length) [first, last] = [Math.min(first, inside[0]), Math.max(last, inside[inside.length - 1])];

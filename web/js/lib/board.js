@@ -21,18 +21,30 @@ export class Board {
     this.hidden = new Set(valuesOf("hide"));
     this.settings = settingsOf(location.search);
     /** @returns {Record<string, string>} */
-    const more = () => ({ ...(AXES[this.settings.axis].times ? { times: "true" } : {}), ...(this.settings.minus ? { minus: this.settings.minus } : {}) });
+    const more = () => ({
+      ...(AXES[this.settings.axis].times ? { times: "true" } : {}),
+      ...(this.settings.minus ? { minus: this.settings.minus } : {}),
+    });
     this.url = url;
     this.more = more;
     /** Which runs are drawn, besides the groups that are shown. @type {(id: number) => boolean} */
     this.keeps = () => true;
     /** @type {import("./chart.js").Shared} */
     this.shared = {
-      data, store, skips, settings: this.settings,
+      data,
+      store,
+      skips,
+      settings: this.settings,
       load: pointLoader(url, store, more),
       lookAt: closeupLoader(url, more),
       groups: () => this.groups(),
-      hiding: (series) => this.data.groups.filter(({ name, runs }) => this.hidden.has(name) && runs.some(({ id }) => this.keeps(id) && store.get(id, series)?.steps.length)).map(({ name }) => name),
+      hiding: (series) =>
+        this.data.groups
+          .filter(
+            ({ name, runs }) =>
+              this.hidden.has(name) && runs.some(({ id }) => this.keeps(id) && store.get(id, series)?.steps.length),
+          )
+          .map(({ name }) => name),
       show: (names) => this.show(names),
       onView: () => this.remember(),
       onRange: (range) => this.setRange(range),
@@ -60,13 +72,18 @@ export class Board {
     const { pinned } = this.settings;
     const shown = this.data.groups.filter(({ name }) => !this.hidden.has(name) || name === pinned);
     const groups = shown.map((group) => ({ ...group, runs: group.runs.filter(({ id }) => this.keeps(id)) }));
-    return pinned && groups.some(({ name }) => name === pinned) ? groups.map((group) => ({ ...group, baseline: group.name === pinned })) : groups;
+    return pinned && groups.some(({ name }) => name === pinned)
+      ? groups.map((group) => ({ ...group, baseline: group.name === pinned }))
+      : groups;
   }
 
   /** Groups that were hidden are shown again. @param {string[]} names */
   show(names) {
     for (const name of names) this.hidden.delete(name);
-    for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-legend] [data-recipe]"))) button.setAttribute("aria-pressed", String(!this.hidden.has(button.dataset.recipe ?? "")));
+    for (const button of /** @type {NodeListOf<HTMLElement>} */ (
+      document.querySelectorAll("[data-legend] [data-recipe]")
+    ))
+      button.setAttribute("aria-pressed", String(!this.hidden.has(button.dataset.recipe ?? "")));
     this.remember();
     this.draw();
   }
@@ -123,7 +140,8 @@ export class Board {
       this.draw();
     });
     const pin = /** @type {HTMLSelectElement | null} */ (tools.querySelector("[data-pin]"));
-    if (pin) pin.value = [...pin.options].some(({ value }) => value === this.settings.pinned) ? this.settings.pinned : "";
+    if (pin)
+      pin.value = [...pin.options].some(({ value }) => value === this.settings.pinned) ? this.settings.pinned : "";
     const minus = /** @type {HTMLSelectElement | null} */ (tools.querySelector("[data-minus]"));
     if (minus && ![...minus.options].some(({ value }) => value === this.settings.minus)) this.settings.minus = "";
     if (!minus) this.settings.minus = "";
@@ -152,12 +170,23 @@ export class Board {
     tools.querySelector("[data-chart-keys]")?.addEventListener("click", () => dialog?.showModal());
     document.addEventListener("keydown", (event) => {
       const target = event.target instanceof Element ? event.target : null;
-      if (event.ctrlKey || event.metaKey || event.altKey || dialog?.open || target?.closest("input:not([type=range]):not([type=checkbox]), textarea, select")) return;
-      const chart = target?.closest("[data-chart]"), near = chart ?? target?.closest("[data-chart-tools]");
+      if (
+        event.ctrlKey ||
+        event.metaKey ||
+        event.altKey ||
+        dialog?.open ||
+        target?.closest("input:not([type=range]):not([type=checkbox]), textarea, select")
+      )
+        return;
+      const chart = target?.closest("[data-chart]"),
+        near = chart ?? target?.closest("[data-chart-tools]");
       if (event.key === "?") dialog?.showModal();
       else if (event.key === "w" && near) this.setRange(null);
       else if (event.key === "0" && near) unsmooth();
-      else if (chart && (event.key === "l" || event.key === "f")) /** @type {HTMLElement | null} */ (chart.querySelector(event.key === "l" ? "[data-log]" : "[data-screen]"))?.click();
+      else if (chart && (event.key === "l" || event.key === "f"))
+        /** @type {HTMLElement | null} */ (
+          chart.querySelector(event.key === "l" ? "[data-log]" : "[data-screen]")
+        )?.click();
       else return;
       event.preventDefault();
     });
@@ -168,7 +197,9 @@ export class Board {
     const form = /** @type {HTMLFormElement | null} */ (tools.querySelector("[data-series]"));
     form?.addEventListener("submit", (event) => {
       event.preventDefault();
-      const names = [...form.querySelectorAll("input:checked")].map((box) => /** @type {HTMLInputElement} */ (box).value);
+      const names = [...form.querySelectorAll("input:checked")].map(
+        (box) => /** @type {HTMLInputElement} */ (box).value,
+      );
       const together = /** @type {SubmitEvent} */ (event).submitter?.getAttribute("value") === "together";
       remember("show", names.length && together ? [names.join(",")] : names);
       location.reload();
@@ -176,7 +207,9 @@ export class Board {
   }
 
   #wireLegend() {
-    for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-legend] [data-recipe]"))) {
+    for (const button of /** @type {NodeListOf<HTMLElement>} */ (
+      document.querySelectorAll("[data-legend] [data-recipe]")
+    )) {
       const name = button.dataset.recipe ?? "";
       const show = () => button.setAttribute("aria-pressed", String(!this.hidden.has(name)));
       button.addEventListener("click", () => {

@@ -24,17 +24,20 @@ export function rangeOf(one, other) {
  */
 export function kept(axes, ranges, count, top, bottom) {
   const ranged = axes.filter(({ key }) => ranges.has(key));
-  return Array.from({ length: count }, (_, run) => ranged.every(({ key, ys }) => {
-    const [low, high] = /** @type {Range} */ (ranges.get(key));
-    const y = ys[run];
-    if (y === null) return false;
-    const share = shareOf(y, top, bottom);
-    return share >= low - 1e-6 && share <= high + 1e-6;
-  }));
+  return Array.from({ length: count }, (_, run) =>
+    ranged.every(({ key, ys }) => {
+      const [low, high] = /** @type {Range} */ (ranges.get(key));
+      const y = ys[run];
+      if (y === null) return false;
+      const share = shareOf(y, top, bottom);
+      return share >= low - 1e-6 && share <= high + 1e-6;
+    }),
+  );
 }
 
 /** Ranges as the address has them: `key:0.200-0.755`. @param {Map<string, Range>} ranges */
-export const spelled = (ranges) => [...ranges].map(([key, [low, high]]) => `${key}:${low.toFixed(3)}-${high.toFixed(3)}`);
+export const spelled = (ranges) =>
+  [...ranges].map(([key, [low, high]]) => `${key}:${low.toFixed(3)}-${high.toFixed(3)}`);
 
 /** Ranges of an address; what is no range of a known axis is left out. @param {string[]} words @param {Axis[]} axes */
 export function parsed(words, axes) {

@@ -10,8 +10,14 @@ import { lookingAt } from "./zoom.js";
  * @param {{onChange: () => void, groups: () => import("../types").Group[]}} around onChange: what the address says has changed
  */
 export function wireButtons(view, { onChange, groups }) {
-  const { element, chart, settings: { log } } = view, { store } = view.shared;
-  const button = (/** @type {string} */ name) => /** @type {HTMLButtonElement | null} */ (element.querySelector(`[data-${name}]`));
+  const {
+      element,
+      chart,
+      settings: { log },
+    } = view,
+    { store } = view.shared;
+  const button = (/** @type {string} */ name) =>
+    /** @type {HTMLButtonElement | null} */ (element.querySelector(`[data-${name}]`));
   for (const hidden of element.querySelectorAll("[data-tools]")) /** @type {HTMLElement} */ (hidden).hidden = false;
   const toggle = button("log");
   const show = () => toggle?.setAttribute("aria-pressed", String(view.isLog()));
@@ -23,15 +29,32 @@ export function wireButtons(view, { onChange, groups }) {
     onChange();
     view.draw();
   });
-  button("screen")?.addEventListener("click", () => (document.fullscreenElement ? document.exitFullscreen() : element.requestFullscreen?.()));
-  button("csv")?.addEventListener("click", () => saveText(`${fileName(chart.title)}.csv`, csvOf([chart.series, ...(chart.also ?? [])], groups(), lookingAt(store, view.closeup)), "text/csv"));
-  for (const format of ["png", "svg"]) button(format)?.addEventListener("click", () => view.drawn && picture(view, format));
+  button("screen")?.addEventListener("click", () =>
+    document.fullscreenElement ? document.exitFullscreen() : element.requestFullscreen?.(),
+  );
+  button("csv")?.addEventListener("click", () =>
+    saveText(
+      `${fileName(chart.title)}.csv`,
+      csvOf([chart.series, ...(chart.also ?? [])], groups(), lookingAt(store, view.closeup)),
+      "text/csv",
+    ),
+  );
+  for (const format of ["png", "svg"])
+    button(format)?.addEventListener("click", () => view.drawn && picture(view, format));
 }
 
 /** @param {import("./chart.js").ChartView} view @param {string} format */
 async function picture(view, format) {
   const { plot, chart, shared } = view;
   const Plotly = await loadPlotly(shared.data.plotly);
-  const layout = { ...(/** @type {any} */ (plot).layout), paper_bgcolor: shared.data.themes[currentTheme()].hover, title: { text: chart.title, font: { size: 14 } }, margin: { l: 64, r: 16, t: 40, b: 48 } };
-  await Plotly.downloadImage({ data: /** @type {any} */ (plot).data, layout }, { format, width: 960, height: 540, scale: format === "png" ? 2 : 1, filename: fileName(chart.title) });
+  const layout = {
+    .../** @type {any} */ (plot).layout,
+    paper_bgcolor: shared.data.themes[currentTheme()].hover,
+    title: { text: chart.title, font: { size: 14 } },
+    margin: { l: 64, r: 16, t: 40, b: 48 },
+  };
+  await Plotly.downloadImage(
+    { data: /** @type {any} */ (plot).data, layout },
+    { format, width: 960, height: 540, scale: format === "png" ? 2 : 1, filename: fileName(chart.title) },
+  );
 }

@@ -28,11 +28,21 @@ export function currentTheme() {
 const inside = (parent, selector) => /** @type {HTMLElement} */ (parent.querySelector(selector));
 
 /** @param {string} tag @param {string} text @param {string} className */
-const made = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
+const made = (tag, text, className = "") =>
+  Object.assign(document.createElement(tag), { textContent: text, className });
 
 const figure = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
 /** @param {number | undefined} value */
-const written = (value) => (value === undefined ? "–" : Number.isFinite(value) ? figure.format(value) : Number.isNaN(value) ? "NaN" : value > 0 ? "+∞" : "−∞");
+const written = (value) =>
+  value === undefined
+    ? "–"
+    : Number.isFinite(value)
+      ? figure.format(value)
+      : Number.isNaN(value)
+        ? "NaN"
+        : value > 0
+          ? "+∞"
+          : "−∞";
 
 /** A round step of at least that size. @param {number} least */
 function niceStep(least) {
@@ -61,10 +71,13 @@ export class ChartView {
     this.button.addEventListener("click", () => this.setFull(!this.full));
     this.details = /** @type {HTMLDetailsElement} */ (inside(element, "details:not(.save-menu)"));
     this.details.addEventListener("toggle", () => this.#table());
-    new IntersectionObserver((entries) => {
-      this.seen = entries.some((entry) => entry.isIntersecting);
-      if (this.seen && this.dirty) this.draw();
-    }, { rootMargin: "300px" }).observe(element);
+    new IntersectionObserver(
+      (entries) => {
+        this.seen = entries.some((entry) => entry.isIntersecting);
+        if (this.seen && this.dirty) this.draw();
+      },
+      { rootMargin: "300px" },
+    ).observe(element);
   }
 
   /** @param {boolean} full show every value, however far out */
@@ -90,7 +103,10 @@ export class ChartView {
       }
     } catch (error) {
       this.loaded = null; // the next draw asks again
-      if (!this.drawn) this.#say(`The points could not be read: ${error instanceof Error ? error.message : error}. Reload the page to try again.`);
+      if (!this.drawn)
+        this.#say(
+          `The points could not be read: ${error instanceof Error ? error.message : error}. Reload the page to try again.`,
+        );
     } finally {
       this.busy = false;
     }
@@ -163,7 +179,13 @@ export class ChartView {
     const theme = currentTheme();
     const { axis, smooth, minus } = this.settings;
     const chart = { ...this.chart, log: this.isLog() };
-    const drawing = tracesOf(chart, this.shared.groups(), lookingAt(this.shared.store, this.closeup), { theme, full: this.full, skips: this.shared.skips, axis, smooth });
+    const drawing = tracesOf(chart, this.shared.groups(), lookingAt(this.shared.store, this.closeup), {
+      theme,
+      full: this.full,
+      skips: this.shared.skips,
+      axis,
+      smooth,
+    });
     if (minus) drawing.notes.unshift({ text: "difference from the pinned runs, at equal steps" });
     this.#note(drawing);
     const hiding = drawing.empty ? (this.shared.hiding?.(this.chart.series) ?? []) : [];
@@ -191,16 +213,29 @@ export class ChartView {
   /** Why nothing is drawn. */
   #why() {
     if (this.shared.data.waiting) return "No points yet: they appear as runs write them.";
-    return this.settings.minus ? "The pinned runs have no step of this series in common with these." : "No run wrote this series.";
+    return this.settings.minus
+      ? "The pinned runs have no step of this series in common with these."
+      : "No run wrote this series.";
   }
 
   /** Everything that has this series is hidden: say so, with a way back. @param {string[]} names @param {any} Plotly */
   #offer(names, Plotly) {
     if (this.drawn) Plotly.purge(this.plot);
     this.drawn = false;
-    const box = made("div", "", "empty"), button = Object.assign(document.createElement("button"), { type: "button", className: "button small", textContent: names.length > 1 ? "Show them" : `Show ${names[0]}` });
+    const box = made("div", "", "empty"),
+      button = Object.assign(document.createElement("button"), {
+        type: "button",
+        className: "button small",
+        textContent: names.length > 1 ? "Show them" : `Show ${names[0]}`,
+      });
     button.addEventListener("click", () => this.shared.show?.(names));
-    box.append(made("p", names.length > 1 ? `Hidden: ${names.join(", ")}.` : `${names[0]} is hidden, and nothing else has this series.`), button);
+    box.append(
+      made(
+        "p",
+        names.length > 1 ? `Hidden: ${names.join(", ")}.` : `${names[0]} is hidden, and nothing else has this series.`,
+      ),
+      button,
+    );
     this.plot.replaceChildren(box);
     this.#table();
   }
@@ -211,7 +246,8 @@ export class ChartView {
     if (!this.shared.onHover || this.listening) return;
     this.listening = true; // those of the element outlive its plot
     plot.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
-      const axis = plot._fullLayout?.xaxis, at = event.clientX - plot.getBoundingClientRect().left - axis?._offset;
+      const axis = plot._fullLayout?.xaxis,
+        at = event.clientX - plot.getBoundingClientRect().left - axis?._offset;
       this.shared.onHover?.(this, at >= 0 && at <= axis._length ? axis.p2d(at) : null);
     });
     plot.addEventListener("pointerleave", () => this.shared.onHover?.(this, null));
@@ -225,7 +261,12 @@ export class ChartView {
     const at = x === null ? NaN : axes.xaxis.d2p(x);
     const inside = at >= 0 && at <= axes.xaxis._length;
     this.hair.hidden = !inside;
-    if (inside) Object.assign(this.hair.style, { left: `${this.plot.offsetLeft + axes.xaxis._offset + at}px`, top: `${this.plot.offsetTop}px`, height: `${this.plot.offsetHeight}px` });
+    if (inside)
+      Object.assign(this.hair.style, {
+        left: `${this.plot.offsetLeft + axes.xaxis._offset + at}px`,
+        top: `${this.plot.offsetTop}px`,
+        height: `${this.plot.offsetHeight}px`,
+      });
   }
 
   /** @param {Theme} theme @param {Drawing} drawing */
@@ -233,8 +274,14 @@ export class ChartView {
     const colours = this.shared.data.themes[theme];
     const layout = structuredClone(this.chart.layout);
     layout.font.color = colours.text;
-    layout.hoverlabel = { bgcolor: colours.hover, bordercolor: colours.line, font: { color: colours.strong, size: 12 }, namelength: 40 };
-    for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2, layout.yaxis4].filter(Boolean)) Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
+    layout.hoverlabel = {
+      bgcolor: colours.hover,
+      bordercolor: colours.line,
+      font: { color: colours.strong, size: 12 },
+      namelength: 40,
+    };
+    for (const axis of [layout.xaxis, layout.yaxis, layout.yaxis2, layout.yaxis4].filter(Boolean))
+      Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
     this.#place(layout);
     if (this.chart.marks) Object.assign(layout, this.#divergences(theme));
     if (range) Object.assign(layout.yaxis, { range, autorange: false });
@@ -252,36 +299,73 @@ export class ChartView {
   #divergences(theme) {
     const found = this.shared.groups().flatMap((group) => {
       const mark = (this.shared.data.marks ?? []).find(({ recipe }) => recipe === group.name);
-      const curve = group.runs.map((run) => ({ run, points: this.shared.store.get(run.id, this.chart.series) })).find(({ points }) => points?.steps.length);
+      const curve = group.runs
+        .map((run) => ({ run, points: this.shared.store.get(run.id, this.chart.series) }))
+        .find(({ points }) => points?.steps.length);
       if (!mark || !curve?.points) return [];
       const x = placeOf(mark.step, curve.points.steps, abscissae(this.settings.axis, curve.points, curve.run));
       return Number.isFinite(x) ? [{ x, color: group.style.colour[theme], text: mark.text }] : [];
     });
     return {
-      shapes: found.map(({ x, color }) => ({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, line: { color, width: 1.5, dash: "dash" } })),
-      annotations: found.map(({ x, color, text }, index) => ({ x, xref: "x", y: 1 - 0.09 * index, yref: "paper", text, showarrow: false, xanchor: "left", xshift: 4, font: { size: 11, color } })),
+      shapes: found.map(({ x, color }) => ({
+        type: "line",
+        xref: "x",
+        yref: "paper",
+        x0: x,
+        x1: x,
+        y0: 0,
+        y1: 1,
+        line: { color, width: 1.5, dash: "dash" },
+      })),
+      annotations: found.map(({ x, color, text }, index) => ({
+        x,
+        xref: "x",
+        y: 1 - 0.09 * index,
+        yref: "paper",
+        text,
+        showarrow: false,
+        xanchor: "left",
+        xshift: 4,
+        font: { size: 11, color },
+      })),
     };
   }
 
   /** The x axis: its title, its range, and ticks in the unit that people would use. @param {Record<string, any>} layout */
   #place(layout) {
     const axis = layout.xaxis;
-    const name = this.settings.axis, last = this.#last() || 1;
+    const name = this.settings.axis,
+      last = this.#last() || 1;
     const range = this.settings.range && [...this.settings.range]; // Plotly writes into what it is given
     if (name !== "step") axis.title.text = AXES[name].title; // what steps count is in the layout
     if (name === "wall") {
-      const firsts = this.#curves().map(({ x }) => x[0]).filter(Number.isFinite);
+      const firsts = this.#curves()
+        .map(({ x }) => x[0])
+        .filter(Number.isFinite);
       const first = firsts.reduce((a, b) => Math.min(a, b), last);
       layout.margin.b += 16; // the date stands under the time
-      Object.assign(axis, { type: "date", tickformat: "", nticks: Math.max(2, Math.floor(this.plot.clientWidth / 110)), rangemode: "normal", range: range ?? [first, last + (last - first) * 0.015] });
+      Object.assign(axis, {
+        type: "date",
+        tickformat: "",
+        nticks: Math.max(2, Math.floor(this.plot.clientWidth / 110)),
+        rangemode: "normal",
+        range: range ?? [first, last + (last - first) * 0.015],
+      });
       return;
     }
     axis.range = range ?? [0, last * 1.015]; // a run may make more steps than it said, or say none
     if (name !== "time") return;
     const { divisor, name: unit } = timeUnit(last);
-    const step = niceStep((axis.range[1] - axis.range[0]) / divisor / 6), first = Math.ceil(axis.range[0] / divisor / step);
-    const ticks = Array.from({ length: 12 }, (_, index) => (first + index) * step).filter((tick) => tick * divisor <= axis.range[1]);
-    Object.assign(axis, { tickmode: "array", tickvals: ticks.map((tick) => tick * divisor), ticktext: ticks.map((tick) => `${Number(tick.toPrecision(6))} ${unit}`) });
+    const step = niceStep((axis.range[1] - axis.range[0]) / divisor / 6),
+      first = Math.ceil(axis.range[0] / divisor / step);
+    const ticks = Array.from({ length: 12 }, (_, index) => (first + index) * step).filter(
+      (tick) => tick * divisor <= axis.range[1],
+    );
+    Object.assign(axis, {
+      tickmode: "array",
+      tickvals: ticks.map((tick) => tick * divisor),
+      ticktext: ticks.map((tick) => `${Number(tick.toPrecision(6))} ${unit}`),
+    });
   }
 
   /** @param {string} text shown where the chart would be */
@@ -295,23 +379,39 @@ export class ChartView {
     this.button.setAttribute("aria-pressed", String(this.full));
     this.button.textContent = this.full ? "robust range" : "full range";
     const parts = [{ text: this.chart.help }, ...notes, { text: this.problem, bad: true }].filter(({ text }) => text);
-    inside(this.element, "[data-note]").replaceChildren(...parts.map((/** @type {import("../types").Note} */ { text, bad, clip }) => made("span", text, bad ? "bad" : clip ? "clip" : "")));
+    inside(this.element, "[data-note]").replaceChildren(
+      ...parts.map((/** @type {import("../types").Note} */ { text, bad, clip }) =>
+        made("span", text, bad ? "bad" : clip ? "clip" : ""),
+      ),
+    );
   }
 
   #table() {
     if (!this.details.open) return;
     const table = document.createElement("table");
     const head = table.createTHead().insertRow();
-    for (const label of ["Recipe", "Run", "Points", "Last step", "Last", "Lowest", "Highest"]) head.append(Object.assign(made("th", label), { scope: "col" }));
+    for (const label of ["Recipe", "Run", "Points", "Last step", "Last", "Lowest", "Highest"])
+      head.append(Object.assign(made("th", label), { scope: "col" }));
     const body = table.createTBody();
     for (const group of this.shared.groups()) {
       for (const run of group.runs) {
         const points = this.shared.store.get(run.id, this.chart.series);
         if (!points?.steps.length) continue;
         const finite = points.values.filter(Number.isFinite);
-        const [low, high] = finite.length ? [finite.reduce((a, b) => Math.min(a, b)), finite.reduce((a, b) => Math.max(a, b))] : [];
+        const [low, high] = finite.length
+          ? [finite.reduce((a, b) => Math.min(a, b)), finite.reduce((a, b) => Math.max(a, b))]
+          : [];
         const row = body.insertRow();
-        for (const text of [group.name, run.label, points.stored, points.steps.at(-1), written(points.values.at(-1)), written(low), written(high)]) row.insertCell().textContent = String(text);
+        for (const text of [
+          group.name,
+          run.label,
+          points.stored,
+          points.steps.at(-1),
+          written(points.values.at(-1)),
+          written(low),
+          written(high),
+        ])
+          row.insertCell().textContent = String(text);
       }
     }
     inside(this.element, "[data-table]").replaceChildren(table);

@@ -85,9 +85,13 @@ export class Completion {
 
   async #ask() {
     if (this.input.value === this.closedFor) return;
-    const query = this.input.value, at = this.input.selectionStart ?? query.length;
-    const response = await fetch(`/api/v1/search/suggestions?${new URLSearchParams({ page: this.page, q: query, at: String(at) })}`);
-    if (!response.ok || query !== this.input.value || query === this.closedFor || document.activeElement !== this.input) return;
+    const query = this.input.value,
+      at = this.input.selectionStart ?? query.length;
+    const response = await fetch(
+      `/api/v1/search/suggestions?${new URLSearchParams({ page: this.page, q: query, at: String(at) })}`,
+    );
+    if (!response.ok || query !== this.input.value || query === this.closedFor || document.activeElement !== this.input)
+      return;
     this.answer = /** @type {Answer} */ (await response.json());
     this.#show();
     this.#mark(this.answer.faults.filter(({ start, end }) => at < start || at > end || at < query.length));
@@ -96,16 +100,20 @@ export class Completion {
   #show() {
     const items = this.answer?.items ?? [];
     const held = this.list.children[this.chosen]?.querySelector("b")?.textContent; // an answer that comes late loses no choice
-    this.list.replaceChildren(...items.map(({ text, detail }, index) => {
-      const item = document.createElement("li"), name = document.createElement("b"), help = document.createElement("span");
-      item.id = `q-completion-${index}`;
-      item.setAttribute("role", "option");
-      item.setAttribute("aria-selected", "false");
-      name.textContent = text;
-      help.textContent = detail;
-      item.append(name, help);
-      return item;
-    }));
+    this.list.replaceChildren(
+      ...items.map(({ text, detail }, index) => {
+        const item = document.createElement("li"),
+          name = document.createElement("b"),
+          help = document.createElement("span");
+        item.id = `q-completion-${index}`;
+        item.setAttribute("role", "option");
+        item.setAttribute("aria-selected", "false");
+        name.textContent = text;
+        help.textContent = detail;
+        item.append(name, help);
+        return item;
+      }),
+    );
     this.chosen = -1;
     this.list.hidden = items.length === 0;
     this.input.setAttribute("aria-expanded", String(items.length > 0));
@@ -116,18 +124,23 @@ export class Completion {
 
   /** @param {Answer["faults"]} faults */
   #mark(faults) {
-    this.marks.replaceChildren(...pieces(this.input.value, faults).map(([text, wrong]) => {
-      const piece = document.createElement(wrong ? "mark" : "span");
-      piece.textContent = text;
-      return piece;
-    }));
-    this.error.replaceChildren(...faults.map(({ start, end, rule, remedy }) => {
-      const line = document.createElement("span"), word = document.createElement("b");
-      word.className = "mono";
-      word.textContent = this.input.value.slice(start, end);
-      line.append(word, `: ${rule}: ${remedy}`);
-      return line;
-    }));
+    this.marks.replaceChildren(
+      ...pieces(this.input.value, faults).map(([text, wrong]) => {
+        const piece = document.createElement(wrong ? "mark" : "span");
+        piece.textContent = text;
+        return piece;
+      }),
+    );
+    this.error.replaceChildren(
+      ...faults.map(({ start, end, rule, remedy }) => {
+        const line = document.createElement("span"),
+          word = document.createElement("b");
+        word.className = "mono";
+        word.textContent = this.input.value.slice(start, end);
+        line.append(word, `: ${rule}: ${remedy}`);
+        return line;
+      }),
+    );
     this.error.hidden = faults.length === 0;
     faults.length ? this.input.setAttribute("aria-invalid", "true") : this.input.removeAttribute("aria-invalid");
     this.marks.scrollLeft = this.input.scrollLeft;
@@ -138,7 +151,10 @@ export class Completion {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && this.isOpen) {
       event.preventDefault();
-      this.#choose((this.chosen + step + this.list.children.length + (this.chosen < 0 && step < 0 ? 1 : 0)) % this.list.children.length);
+      this.#choose(
+        (this.chosen + step + this.list.children.length + (this.chosen < 0 && step < 0 ? 1 : 0)) %
+          this.list.children.length,
+      );
     } else if ((event.key === "Enter" || event.key === "Tab") && this.isOpen && this.chosen >= 0) {
       event.preventDefault();
       this.#accept(this.chosen);

@@ -33,19 +33,27 @@ export function differenceTail(board, ids) {
   /** @type {Set<string>} */
   let names = new Set();
   const ask = throttled(async () => {
-    const { minus } = board.settings, asked = { runs, names };
+    const { minus } = board.settings,
+      asked = { runs, names };
     [runs, names] = [new Set(), new Set()];
     if (!minus || !asked.runs.size) return;
     const pinned = minus.split(",").map(Number);
     const touched = pinned.some((id) => asked.runs.has(id)) ? ids : [...asked.runs]; // a pinned run moves every difference on
     const from = nextStep(board.store, touched, asked.names);
-    const query = new URLSearchParams({ names: [...asked.names].join(","), max_points: String(board.store.limit), ...(from === undefined ? {} : { from: String(from) }), ...board.more() });
+    const query = new URLSearchParams({
+      names: [...asked.names].join(","),
+      max_points: String(board.store.limit),
+      ...(from === undefined ? {} : { from: String(from) }),
+      ...board.more(),
+    });
     try {
       const response = await fetch(`/compare/${touched.join(",")}/points?${query}`);
       if (!response.ok) throw new Error(String(response.status));
       const told = await response.json();
       if (board.settings.minus !== minus) return;
-      for (const { run_id: run, attempt, series } of told.runs) for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) board.store.append(run, name, points, attempt);
+      for (const { run_id: run, attempt, series } of told.runs)
+        for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series)))
+          board.store.append(run, name, points, attempt);
       board.redraw([...asked.names]);
     } catch {
       for (const run of asked.runs) runs.add(run); // the next points bring these along

@@ -18,7 +18,13 @@ export function csvOf(names, groups, store) {
     for (const group of groups) {
       for (const run of group.runs) {
         const points = store.get(run.id, name);
-        points?.steps.forEach((step, index) => rows.push([name, group.name, run.id, run.label, step, spelled(points.values[index]), points.times?.[index] ?? ""].map(field).join(",")));
+        points?.steps.forEach((step, index) =>
+          rows.push(
+            [name, group.name, run.id, run.label, step, spelled(points.values[index]), points.times?.[index] ?? ""]
+              .map(field)
+              .join(","),
+          ),
+        );
       }
     }
   }
@@ -26,10 +32,15 @@ export function csvOf(names, groups, store) {
 }
 
 /** As REST spells what JSON lacks. @param {number} value */
-const spelled = (value) => (Number.isFinite(value) ? value : Number.isNaN(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+const spelled = (value) =>
+  Number.isFinite(value) ? value : Number.isNaN(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
 
 /** A name that every file system takes. @param {string} title */
-export const fileName = (title) => title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "chart";
+export const fileName = (title) =>
+  title
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-|-$/g, "") || "chart";
 
 /** @param {string} name with ending @param {string} address */
 function save(name, address) {
@@ -47,10 +58,21 @@ export function saveText(name, text, type) {
 /** A drawing of the page as a file of its own: the colours of its styles are written into it. @param {SVGElement} svg @param {string} title */
 export function saveDrawing(svg, title) {
   const copy = /** @type {SVGElement} */ (svg.cloneNode(true));
-  const parts = [svg, ...svg.querySelectorAll("*")], copies = [copy, ...copy.querySelectorAll("*")];
+  const parts = [svg, ...svg.querySelectorAll("*")],
+    copies = [copy, ...copy.querySelectorAll("*")];
   parts.forEach((part, index) => {
     const style = getComputedStyle(part);
-    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight"]) copies[index].setAttribute(name, style.getPropertyValue(name));
+    for (const name of [
+      "fill",
+      "stroke",
+      "stroke-width",
+      "stroke-dasharray",
+      "opacity",
+      "font-family",
+      "font-size",
+      "font-weight",
+    ])
+      copies[index].setAttribute(name, style.getPropertyValue(name));
   });
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   saveText(`${fileName(title)}.svg`, new XMLSerializer().serializeToString(copy), "image/svg+xml");

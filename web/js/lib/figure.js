@@ -15,12 +15,15 @@ export function drawFigures(figures, page) {
       const Plotly = await loadPlotly(page.plotly);
       await Plotly.react(place, figure.data, coloured(figure.layout, page.themes[currentTheme()]), page.config);
     };
-    const observer = new IntersectionObserver((entries) => {
-      if (!entries.some((entry) => entry.isIntersecting)) return;
-      observer.disconnect();
-      draw();
-      document.addEventListener("themechange", draw);
-    }, { rootMargin: "300px" });
+    const observer = new IntersectionObserver(
+      (entries) => {
+        if (!entries.some((entry) => entry.isIntersecting)) return;
+        observer.disconnect();
+        draw();
+        document.addEventListener("themechange", draw);
+      },
+      { rootMargin: "300px" },
+    );
     observer.observe(place);
   }
 }
@@ -29,6 +32,7 @@ export function drawFigures(figures, page) {
 export function coloured(layout, colours) {
   const made = structuredClone(layout);
   made.font.color = colours.text;
-  for (const name of ["xaxis", "yaxis"]) Object.assign(made[name], { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
+  for (const name of ["xaxis", "yaxis"])
+    Object.assign(made[name], { gridcolor: colours.grid, linecolor: colours.line, tickcolor: colours.line });
   return made;
 }

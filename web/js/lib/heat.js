@@ -5,7 +5,8 @@ import { remember, valuesOf } from "./address.js";
 const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
 /** `2¹⁶`. @param {number} power */
-export const powerText = (power) => `2${power < 0 ? "⁻" : ""}${[...String(Math.abs(power))].map((digit) => SUPERSCRIPT[Number(digit)]).join("")}`;
+export const powerText = (power) =>
+  `2${power < 0 ? "⁻" : ""}${[...String(Math.abs(power))].map((digit) => SUPERSCRIPT[Number(digit)]).join("")}`;
 
 /**
  * An edge of the format over the whole picture when everything is multiplied by 2^power; empty outside of it. Pure.
@@ -17,7 +18,8 @@ export function edgePath(edge, power, { high, cell, width, height }) {
 }
 
 /** A share that is not zero never reads as zero. @param {number} share */
-export const shareText = (share) => (share === 0 ? "none" : share < 0.001 ? "below 0.1 %" : `${(100 * share).toFixed(1)} %`);
+export const shareText = (share) =>
+  share === 0 ? "none" : share < 0.001 ? "below 0.1 %" : `${(100 * share).toFixed(1)} %`;
 
 /** Let people move the window of every map below `root`. @param {ParentNode} root */
 export function wireHeat(root) {
@@ -35,11 +37,18 @@ function wire(svg) {
   const edges = /** @type {SVGPathElement[]} */ ([...svg.querySelectorAll("[data-edge]")]);
   const recorded = edges.map((edge) => edge.getAttribute("d") ?? "");
   const { heat: run, format, power } = svg.dataset;
-  const [high, cell, width, height] = [svg.dataset.high, svg.dataset.cell, svg.dataset.width, svg.dataset.height].map(Number);
+  const [high, cell, width, height] = [svg.dataset.high, svg.dataset.cell, svg.dataset.width, svg.dataset.height].map(
+    Number,
+  );
   let turn = 0;
   /** @param {number | null} at null: each step's own scale */
   const show = (at) => {
-    edges.forEach((edge, index) => edge.setAttribute("d", at === null ? recorded[index] : edgePath(Number(edge.dataset.edge), at, { high, cell, width, height })));
+    edges.forEach((edge, index) =>
+      edge.setAttribute(
+        "d",
+        at === null ? recorded[index] : edgePath(Number(edge.dataset.edge), at, { high, cell, width, height }),
+      ),
+    );
     output.textContent = at === null ? "each step's own" : powerText(at);
     back.disabled = at === null;
     remember("scale", at === null ? [] : [String(at)]);
@@ -52,11 +61,14 @@ function wire(svg) {
     const mine = (turn += 1);
     await new Promise((resume) => setTimeout(resume, 120));
     if (mine !== turn) return;
-    const answer = await fetch(`/api/v1/runs/${run}/whatif?${new URLSearchParams({ format: format ?? "fp16", scale: String(2 ** at) })}`);
+    const answer = await fetch(
+      `/api/v1/runs/${run}/whatif?${new URLSearchParams({ format: format ?? "fp16", scale: String(2 ** at) })}`,
+    );
     if (mine !== turn) return;
     if (!answer.ok) return void (shares.textContent = "The losses could not be read: try again.");
     const { whole, step } = await answer.json();
-    if (mine === turn) shares.textContent = `step ${step}: ${shareText(whole.underflow)} to zero, ${shareText(whole.subnormal)} with fewer bits, ${shareText(whole.overflow)} beyond the range`;
+    if (mine === turn)
+      shares.textContent = `step ${step}: ${shareText(whole.underflow)} to zero, ${shareText(whole.subnormal)} with fewer bits, ${shareText(whole.overflow)} beyond the range`;
   };
   input.addEventListener("input", () => show(Number(input.value)));
   back.addEventListener("click", () => {
@@ -94,10 +106,13 @@ export function wireHeatChoice(section) {
   const first = buttons.find((button) => button.dataset.recipe === given) ?? buttons[1] ?? buttons[0]; // the first one is the baseline
   if (!first) return;
   first.setAttribute("aria-pressed", "true");
-  const observer = new IntersectionObserver((entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    observer.disconnect();
-    show(first);
-  }, { rootMargin: "300px" });
+  const observer = new IntersectionObserver(
+    (entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      observer.disconnect();
+      show(first);
+    },
+    { rootMargin: "300px" },
+  );
   observer.observe(section);
 }

@@ -48,7 +48,9 @@ export class Live {
   }
 
   #connect() {
-    const from = this.place ? `${this.url.includes("?") ? "&" : "?"}last_event_id=${encodeURIComponent(this.place)}` : "";
+    const from = this.place
+      ? `${this.url.includes("?") ? "&" : "?"}last_event_id=${encodeURIComponent(this.place)}`
+      : "";
     const source = (this.source = new EventSource(this.url + from));
     source.addEventListener("open", () => {
       this.onOpen();
@@ -79,19 +81,31 @@ export class Live {
     if (!this.indicator) return;
     const open = this.source?.readyState === EventSource.OPEN;
     if (open) this.heardAt = Date.now();
-    const [text, state] = liveText({ open, done: this.done, hidden: document.hidden, silentFor: Date.now() - this.heardAt });
+    const [text, state] = liveText({
+      open,
+      done: this.done,
+      hidden: document.hidden,
+      silentFor: Date.now() - this.heardAt,
+    });
     if (this.indicator.textContent !== text) this.indicator.textContent = text;
     this.indicator.dataset.state = state;
   }
 }
 
 const REGIONS = "application/vnd.ampboard.regions+json";
-let refreshing = false, again = false;
+let refreshing = false,
+  again = false;
 /** What the server called the content of each region that is shown. @type {Map<string, string> | null} */
 let marks = null;
 
 /** The marks in a page's `data-marks`. Pure. @param {string} text @returns {Map<string, string>} */
-export const marksOf = (text) => new Map(text.split(",").filter(Boolean).map((part) => /** @type {[string, string]} */ (part.split("=", 2))));
+export const marksOf = (text) =>
+  new Map(
+    text
+      .split(",")
+      .filter(Boolean)
+      .map((part) => /** @type {[string, string]} */ (part.split("=", 2))),
+  );
 
 /**
  * Ask for every `data-region` of this page that changed and swap it; focus and open details stay as they are.
@@ -104,10 +118,15 @@ export async function refreshRegions(onSwap = () => {}) {
   marks ??= marksOf(document.querySelector("main")?.dataset.marks ?? "");
   try {
     const held = [...marks].map((pair) => pair.join("=")).join(",");
-    const response = await fetch(location.href, { cache: "no-store", headers: { Accept: REGIONS, "Ampboard-Regions": held } });
+    const response = await fetch(location.href, {
+      cache: "no-store",
+      headers: { Accept: REGIONS, "Ampboard-Regions": held },
+    });
     if (!response.ok || response.redirected) return;
     const { regions } = await response.json();
-    for (const [name, { mark, html }] of /** @type {[string, {mark: string, html: string}][]} */ (Object.entries(regions))) {
+    for (const [name, { mark, html }] of /** @type {[string, {mark: string, html: string}][]} */ (
+      Object.entries(regions)
+    )) {
       if (swapRegion(name, html)) marks.set(name, mark);
     }
     onSwap();
@@ -142,10 +161,13 @@ export function throttled(work, interval) {
   let last = 0;
   return () => {
     if (timer) return;
-    timer = setTimeout(() => {
-      timer = null;
-      last = Date.now();
-      work();
-    }, Math.max(0, (typeof interval === "number" ? interval : interval()) - (Date.now() - last)));
+    timer = setTimeout(
+      () => {
+        timer = null;
+        last = Date.now();
+        work();
+      },
+      Math.max(0, (typeof interval === "number" ? interval : interval()) - (Date.now() - last)),
+    );
   };
 }

@@ -9,7 +9,12 @@ let loading = null;
 export function loadPlotly(url) {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    Object.assign(script, { src: url, async: true, onload: () => resolve(window.Plotly), onerror: () => reject(new Error("Plotly could not be loaded")) });
+    Object.assign(script, {
+      src: url,
+      async: true,
+      onload: () => resolve(window.Plotly),
+      onerror: () => reject(new Error("Plotly could not be loaded")),
+    });
     document.head.append(script);
   });
   return loading;
@@ -44,11 +49,14 @@ export function pointLoader(url, store, more = () => ({})) {
     wanted = new Set();
     coming = null;
     const asked = more();
-    const response = await fetch(`${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit), ...asked })}`);
+    const response = await fetch(
+      `${url}?${new URLSearchParams({ names: names.join(","), max_points: String(store.limit), ...asked })}`,
+    );
     if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
     if (more().minus !== asked.minus) return; // of another view than the one that is shown now: its charts ask again
     for (const { run_id: run, attempt, series } of (await response.json()).runs) {
-      for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) store.merge(run, name, points, attempt);
+      for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series)))
+        store.merge(run, name, points, attempt);
     }
   };
   return (names) => {
@@ -68,13 +76,16 @@ export function liveDrawing(charts) {
   /** @type {Set<string>} */
   const touched = new Set();
   let interval = 250;
-  const draw = throttled(async () => {
-    const begin = performance.now();
-    const due = charts.filter(({ chart }) => chart.names.some((name) => touched.has(name)));
-    touched.clear();
-    await Promise.all(due.map((chart) => chart.draw()));
-    interval = Math.min(1500, Math.max(250, 4 * (performance.now() - begin)));
-  }, () => interval);
+  const draw = throttled(
+    async () => {
+      const begin = performance.now();
+      const due = charts.filter(({ chart }) => chart.names.some((name) => touched.has(name)));
+      touched.clear();
+      await Promise.all(due.map((chart) => chart.draw()));
+      interval = Math.min(1500, Math.max(250, 4 * (performance.now() - begin)));
+    },
+    () => interval,
+  );
   return (names) => {
     for (const name of names) touched.add(name);
     draw();

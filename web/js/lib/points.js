@@ -11,8 +11,19 @@
 export const toNumbers = (values) => values.map((value) => (value === null ? NaN : Number(value)));
 
 /** A window as the server gave it. @param {Window} window @param {number} attempt @returns {Points} */
-export function toPoints({ steps, values, times = [], kind = "exact", num_stored: stored = steps.length, bin_width: binWidth = null }, attempt) {
-  return { steps: [...steps], values: toNumbers(values), times: toNumbers(times), attempt, stored, kind, binWidth: binWidth ?? 1 };
+export function toPoints(
+  { steps, values, times = [], kind = "exact", num_stored: stored = steps.length, bin_width: binWidth = null },
+  attempt,
+) {
+  return {
+    steps: [...steps],
+    values: toNumbers(values),
+    times: toNumbers(times),
+    attempt,
+    stored,
+    kind,
+    binWidth: binWidth ?? 1,
+  };
 }
 
 export class PointStore {
@@ -59,17 +70,28 @@ export class PointStore {
    */
   append(run, name, { steps, values, times = [] }, attempt = 0) {
     if (!steps.length) return false;
-    const held = this.get(run, name) ?? { steps: [], values: [], times: [], attempt, stored: 0, kind: "exact", binWidth: 1 };
+    const held = this.get(run, name) ?? {
+      steps: [],
+      values: [],
+      times: [],
+      attempt,
+      stored: 0,
+      kind: "exact",
+      binWidth: 1,
+    };
     if (attempt < held.attempt) return false;
     if (attempt > held.attempt) cut(held, steps[0]);
     held.attempt = attempt;
     const last = held.steps.at(-1) ?? -Infinity;
     if (steps[steps.length - 1] <= last) return false; // and points without times take none away
-    const numbers = toNumbers(values), moments = toNumbers(times);
-    if (held.times?.length !== held.steps.length || moments.length !== numbers.length) (held.times = []), (moments.length = 0);
+    const numbers = toNumbers(values),
+      moments = toNumbers(times);
+    if (held.times?.length !== held.steps.length || moments.length !== numbers.length)
+      ((held.times = []), (moments.length = 0));
     const before = held.steps.length;
     steps.forEach((step, index) => {
-      if (step > last) held.steps.push(step), held.values.push(numbers[index]), moments.length && held.times?.push(moments[index]);
+      if (step > last)
+        (held.steps.push(step), held.values.push(numbers[index]), moments.length && held.times?.push(moments[index]));
     });
     const added = held.steps.length - before;
     held.stored += added;
@@ -108,13 +130,21 @@ export function thin(points, limit) {
   }
   const order = [...kept].sort((a, b) => a - b);
   const binWidth = Math.max(width, points.binWidth);
-  return { ...points, steps: order.map((i) => points.steps[i]), values: order.map((i) => points.values[i]), times: (points.times ?? []).length ? order.map((i) => Number(points.times?.[i])) : [], kind: "binned", binWidth };
+  return {
+    ...points,
+    steps: order.map((i) => points.steps[i]),
+    values: order.map((i) => points.values[i]),
+    times: (points.times ?? []).length ? order.map((i) => Number(points.times?.[i])) : [],
+    kind: "binned",
+    binWidth,
+  };
 }
 
 /** @param {number[]} values @param {number} start @param {number} end @returns {number[]} */
 function extremes(values, start, end) {
   const found = [start, end - 1];
-  let low = -1, high = -1;
+  let low = -1,
+    high = -1;
   /** @type {Map<string, number>} */
   const special = new Map();
   for (let index = start; index < end; index += 1) {

@@ -1,7 +1,8 @@
 /** Rows of a list: which are selected, and moving among them by keys. The selection outlives a swap of the table. */
 
 /** @param {EventTarget | null} target */
-const isTyping = (target) => target instanceof HTMLElement && target.matches("input:not([type=checkbox]), select, textarea, [contenteditable]");
+const isTyping = (target) =>
+  target instanceof HTMLElement && target.matches("input:not([type=checkbox]), select, textarea, [contenteditable]");
 
 export class Rows {
   /** @param {HTMLElement} root @param {{search: HTMLInputElement | null, help: () => void}} around */
@@ -20,7 +21,9 @@ export class Rows {
 
   /** @returns {HTMLElement[]} */
   get rows() {
-    return [.../** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll("[data-row]"))].filter((row) => !row.hidden);
+    return [.../** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll("[data-row]"))].filter(
+      (row) => !row.hidden,
+    );
   }
 
   /** @returns {HTMLInputElement[]} */
@@ -43,12 +46,14 @@ export class Rows {
       all.checked = boxes.length > 0 && this.picked.size === here.size;
       all.indeterminate = this.picked.size > 0 && !all.checked;
     }
-    const bar = this.root.querySelector("[data-bulk]"), count = bar?.querySelector("[data-count]");
+    const bar = this.root.querySelector("[data-bulk]"),
+      count = bar?.querySelector("[data-count]");
     if (!bar || !count) return;
     const words = this.picked.size ? `${this.picked.size} selected` : "Nothing selected";
     if (count.textContent !== words) count.textContent = words;
     bar.toggleAttribute("data-active", this.picked.size > 0);
-    for (const control of /** @type {NodeListOf<HTMLButtonElement>} */ (bar.querySelectorAll("button"))) control.disabled = !this.picked.size;
+    for (const control of /** @type {NodeListOf<HTMLButtonElement>} */ (bar.querySelectorAll("button")))
+      control.disabled = !this.picked.size;
   }
 
   clear() {
@@ -60,7 +65,8 @@ export class Rows {
   #changed(event) {
     const box = event.target;
     if (!(box instanceof HTMLInputElement)) return;
-    if (box.matches("[data-all]")) for (const other of this.boxes) box.checked ? this.picked.add(other.value) : this.picked.delete(other.value);
+    if (box.matches("[data-all]"))
+      for (const other of this.boxes) box.checked ? this.picked.add(other.value) : this.picked.delete(other.value);
     else if (box.name === "id") box.checked ? this.picked.add(box.value) : this.picked.delete(box.value);
     else return;
     this.refresh();
@@ -76,9 +82,11 @@ export class Rows {
 
   /** @param {HTMLInputElement} box @param {boolean} on */
   #through(box, on) {
-    const boxes = this.boxes, ends = [boxes.indexOf(box), this.last ? boxes.findIndex((other) => other.value === this.last?.value) : -1];
+    const boxes = this.boxes,
+      ends = [boxes.indexOf(box), this.last ? boxes.findIndex((other) => other.value === this.last?.value) : -1];
     if (ends[1] < 0) return;
-    for (const other of boxes.slice(Math.min(...ends), Math.max(...ends) + 1)) on ? this.picked.add(other.value) : this.picked.delete(other.value);
+    for (const other of boxes.slice(Math.min(...ends), Math.max(...ends) + 1))
+      on ? this.picked.add(other.value) : this.picked.delete(other.value);
     this.refresh();
   }
 
@@ -96,13 +104,15 @@ export class Rows {
 
   /** @param {KeyboardEvent} event */
   #key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("dialog[open]"))
+      return;
     if (isTyping(event.target)) {
       if (event.key === "Escape" && event.target === this.around.search) this.around.search?.blur();
       return;
     }
     const inTable = this.root.contains(document.activeElement) || document.activeElement === document.body;
-    const arrows = inTable && !(document.activeElement instanceof HTMLElement && document.activeElement.matches('[role="group"]'));
+    const arrows =
+      inTable && !(document.activeElement instanceof HTMLElement && document.activeElement.matches('[role="group"]'));
     if (event.key === "/" && this.around.search) this.around.search.focus();
     else if (event.key === "?") this.around.help();
     else if (event.key === "j" || (event.key === "ArrowDown" && arrows && this.#inRow())) this.#move(1);

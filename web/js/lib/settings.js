@@ -18,7 +18,8 @@ export function settingsOf(search) {
   return {
     axis: Object.hasOwn(AXES, axis) ? axis : "step",
     smooth: smooth > 0 ? Math.min(smooth, MOST) : 0,
-    range: window.length === 2 && window.every(Number.isFinite) && window[0] < window[1] ? [window[0], window[1]] : null,
+    range:
+      window.length === 2 && window.every(Number.isFinite) && window[0] < window[1] ? [window[0], window[1]] : null,
     log: new Set(query.getAll("log")),
     full: new Set(query.getAll("full")),
     pinned: query.get("pin") ?? "",

@@ -9,7 +9,9 @@
 export function smoothed(steps, values, weight) {
   if (!(weight > 0) || values.length < 3) return values;
   const typical = (steps[steps.length - 1] - steps[0]) / (steps.length - 1) || 1;
-  let sum = 0, norm = 0, last = steps[0] - typical;
+  let sum = 0,
+    norm = 0,
+    last = steps[0] - typical;
   return values.map((value, index) => {
     if (!Number.isFinite(value)) return value;
     const keep = weight ** Math.max(1e-9, (steps[index] - last) / typical);

@@ -15,7 +15,12 @@ export function across(runs, xs = runs.map(({ steps }) => steps)) {
   runs.forEach((run, index) => {
     run.steps.forEach((step, at) => {
       const key = Math.floor(step / width);
-      const bin = bins.get(key) ?? { step, sums: new Array(runs.length).fill(0), counts: new Array(runs.length).fill(0), places: new Array(runs.length).fill(NaN) };
+      const bin = bins.get(key) ?? {
+        step,
+        sums: new Array(runs.length).fill(0),
+        counts: new Array(runs.length).fill(0),
+        places: new Array(runs.length).fill(NaN),
+      };
       bin.step = Math.max(bin.step, step);
       bin.sums[index] += run.values[at];
       bin.counts[index] += 1;
@@ -138,5 +143,9 @@ export function powerTicks([low, high]) {
   const step = Math.max(1, Math.ceil((last - first + 1) / 6));
   const powers = [];
   for (let power = Math.ceil(first / step) * step; power <= last; power += step) powers.push(power);
-  return { tickmode: "array", tickvals: powers.map((power) => 2 ** power), ticktext: powers.map((power) => `2<sup>${power}</sup>`) };
+  return {
+    tickmode: "array",
+    tickvals: powers.map((power) => 2 ** power),
+    ticktext: powers.map((power) => `2<sup>${power}</sup>`),
+  };
 }

@@ -27,7 +27,12 @@ export function rangeOf(change) {
 }
 
 /** A place on the axis as a number; Plotly spells those of a date axis as UTC. @param {number | string | undefined} place */
-const moment = (place) => (typeof place === "string" ? (/^[-\d.e+]+$/i.test(place) ? Number(place) : Date.parse(`${place.replace(" ", "T").replace(/(\.\d{3})\d*$/, "$1")}${place.includes(":") ? "Z" : ""}`)) : place);
+const moment = (place) =>
+  typeof place === "string"
+    ? /^[-\d.e+]+$/i.test(place)
+      ? Number(place)
+      : Date.parse(`${place.replace(" ", "T").replace(/(\.\d{3})\d*$/, "$1")}${place.includes(":") ? "Z" : ""}`)
+    : place;
 
 /**
  * A window's points with what is known around them: one point before and one behind, so that lines leave the plot, and
@@ -41,13 +46,23 @@ export function spliced(overview, window, [from, to]) {
   const newest = window.steps.at(-1) ?? from - 1;
   const start = firstAbove(held, Math.max(newest, from - 1));
   const end = Math.max(start, Math.min(held.length, firstAbove(held, to) + 1));
-  const around = (/** @type {number[]} */ inner, /** @type {number[]} */ outer) => [...(before >= 0 ? [outer[before]] : []), ...inner, ...outer.slice(start, end)];
-  return { ...window, steps: around(window.steps, overview.steps), values: around(window.values, overview.values), times: window.times?.length && overview.times?.length ? around(window.times, overview.times) : [] };
+  const around = (/** @type {number[]} */ inner, /** @type {number[]} */ outer) => [
+    ...(before >= 0 ? [outer[before]] : []),
+    ...inner,
+    ...outer.slice(start, end),
+  ];
+  return {
+    ...window,
+    steps: around(window.steps, overview.steps),
+    values: around(window.values, overview.values),
+    times: window.times?.length && overview.times?.length ? around(window.times, overview.times) : [],
+  };
 }
 
 /** The index of the first step above `limit`, by halving. @param {number[]} steps @param {number} limit */
 function firstAbove(steps, limit) {
-  let low = 0, high = steps.length;
+  let low = 0,
+    high = steps.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (steps[middle] > limit) high = middle;
@@ -75,12 +90,19 @@ export function lookingAt(store, closeup) {
  */
 export function closeupLoader(url, more = () => ({})) {
   return async (name, range, curves) => {
-    const query = { names: name, from: String(range[0]), to: String(range[1]), max_points: String(limitOf(curves)), ...more() };
+    const query = {
+      names: name,
+      from: String(range[0]),
+      to: String(range[1]),
+      max_points: String(limitOf(curves)),
+      ...more(),
+    };
     const response = await fetch(`${url}?${new URLSearchParams(query)}`);
     if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
     /** @type {Map<number, Points>} */
     const points = new Map();
-    for (const { run_id: run, attempt, series } of (await response.json()).runs) if (series[name]) points.set(run, toPoints(series[name], attempt));
+    for (const { run_id: run, attempt, series } of (await response.json()).runs)
+      if (series[name]) points.set(run, toPoints(series[name], attempt));
     return { name, range, points };
   };
 }

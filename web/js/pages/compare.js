@@ -10,7 +10,8 @@ import { limitOf } from "../lib/zoom.js";
 
 /** @type {import("../types").PageData & {ids: number[], axes: import("../lib/brush.js").Axis[]}} */
 const data = /** @type {any} */ (pageData());
-const TOP = 34, FOOT = 274; // of an axis in the drawing, as server/pages/parallel.py places them
+const TOP = 34,
+  FOOT = 274; // of an axis in the drawing, as server/pages/parallel.py places them
 const store = new PointStore(Math.min(data.max_points, limitOf(data.ids.length)));
 /** @type {Map<string, [number, number]>} */
 const ranges = parsed(valuesOf("brush"), data.axes);
@@ -20,7 +21,9 @@ const left = new Set(data.ids);
 const drawing = document.querySelector("[data-parallel]");
 const clear = /** @type {HTMLElement | null} */ (document.querySelector("[data-brush-clear]"));
 /** @type {Map<number, Set<number>>} */
-const skips = new Map(Object.entries(data.skips).map(([run, steps]) => [Number(run), new Set(/** @type {number[]} */ (steps))]));
+const skips = new Map(
+  Object.entries(data.skips).map(([run, steps]) => [Number(run), new Set(/** @type {number[]} */ (steps))]),
+);
 const names = [...new Set(data.charts.flatMap((chart) => chart.names))];
 
 const board = new Board(data, `/compare/${data.ids.join(",")}/points`, store, skips);
@@ -49,7 +52,8 @@ function applyRanges() {
     document.querySelector(`[data-line="${id}"]`)?.classList.toggle("out", !keeps[index]);
   });
   markRows();
-  for (const axis of /** @type {NodeListOf<SVGGElement>} */ (document.querySelectorAll("[data-parallel] [data-axis]"))) showRange(axis, ranges.get(axis.dataset.axis ?? ""));
+  for (const axis of /** @type {NodeListOf<SVGGElement>} */ (document.querySelectorAll("[data-parallel] [data-axis]")))
+    showRange(axis, ranges.get(axis.dataset.axis ?? ""));
   const told = document.querySelector("[data-shown]");
   if (told) told.textContent = ranges.size ? `${left.size} of ${data.ids.length} runs within the ranges` : "";
   if (clear) clear.hidden = !ranges.size;
@@ -106,8 +110,12 @@ function wireAxis(axis) {
 
 function wireFields() {
   for (const field of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-range]"))) {
-    const [low, high] = [field.querySelector("[data-low]"), field.querySelector("[data-high]")].map((input) => /** @type {HTMLInputElement} */ (input));
-    field.addEventListener("input", () => setRange(field.dataset.range ?? "", rangeOf(Number(low.value) / 100, Number(high.value) / 100)));
+    const [low, high] = [field.querySelector("[data-low]"), field.querySelector("[data-high]")].map(
+      (input) => /** @type {HTMLInputElement} */ (input),
+    );
+    field.addEventListener("input", () =>
+      setRange(field.dataset.range ?? "", rangeOf(Number(low.value) / 100, Number(high.value) / 100)),
+    );
     field.addEventListener("change", rememberRanges);
   }
 }
@@ -117,23 +125,28 @@ clear?.addEventListener("click", () => {
   applyRanges();
   rememberRanges();
 });
-if (drawing) for (const axis of /** @type {NodeListOf<SVGGElement>} */ (drawing.querySelectorAll("[data-axis]"))) wireAxis(axis);
+if (drawing)
+  for (const axis of /** @type {NodeListOf<SVGGElement>} */ (drawing.querySelectorAll("[data-axis]"))) wireAxis(axis);
 wireFields();
 applyRanges();
 
 const swap = throttled(() => refreshRegions(markRows), 1500);
-const live = new Live(`/compare/${data.ids.join(",")}/stream?${new URLSearchParams({ series: names.join(",") })}`, {
-  points({ run_id: run, attempt, series }) {
-    const columns = /** @type {[string, import("../types").Window][]} */ (Object.entries(series));
-    for (const [name, points] of columns) if (name === "amp/skipped") noteSkips(run, points);
-    swap();
-    if (board.settings.minus) return addDifferences(run, Object.keys(series));
-    for (const [name, points] of columns) store.append(run, name, points, attempt);
-    board.redraw(Object.keys(series));
+const live = new Live(
+  `/compare/${data.ids.join(",")}/stream?${new URLSearchParams({ series: names.join(",") })}`,
+  {
+    points({ run_id: run, attempt, series }) {
+      const columns = /** @type {[string, import("../types").Window][]} */ (Object.entries(series));
+      for (const [name, points] of columns) if (name === "amp/skipped") noteSkips(run, points);
+      swap();
+      if (board.settings.minus) return addDifferences(run, Object.keys(series));
+      for (const [name, points] of columns) store.append(run, name, points, attempt);
+      board.redraw(Object.keys(series));
+    },
+    runs: () => swap(),
+    end() {
+      live.finish();
+      swap();
+    },
   },
-  runs: () => swap(),
-  end() {
-    live.finish();
-    swap();
-  },
-}, { place: data.place, done: data.done });
+  { place: data.place, done: data.done },
+);

@@ -20,7 +20,8 @@ function wireFolds() {
     button.onclick = () => {
       const open = button.getAttribute("aria-expanded") !== "true";
       button.setAttribute("aria-expanded", String(open));
-      for (const row of /** @type {NodeListOf<HTMLElement>} */ (button.closest("tbody")?.querySelectorAll(".member"))) row.hidden = !open;
+      for (const row of /** @type {NodeListOf<HTMLElement>} */ (button.closest("tbody")?.querySelectorAll(".member")))
+        row.hidden = !open;
     };
   }
 }
@@ -34,20 +35,24 @@ function noteSkips(run, { steps, values }) {
 
 const swap = throttled(() => refreshRegions(wireFolds), 1500);
 
-const live = new Live(`/api/v1/experiments/${data.id}/stream?${new URLSearchParams({ series: names.join(",") })}`, {
-  points({ run_id: run, attempt, series }) {
-    for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) {
-      store.append(run, name, points, attempt);
-      if (name === "amp/skipped") noteSkips(run, points);
-    }
-    board.redraw(Object.keys(series));
+const live = new Live(
+  `/api/v1/experiments/${data.id}/stream?${new URLSearchParams({ series: names.join(",") })}`,
+  {
+    points({ run_id: run, attempt, series }) {
+      for (const [name, points] of /** @type {[string, import("../types").Window][]} */ (Object.entries(series))) {
+        store.append(run, name, points, attempt);
+        if (name === "amp/skipped") noteSkips(run, points);
+      }
+      board.redraw(Object.keys(series));
+    },
+    experiment: () => swap(),
+    end() {
+      live.finish();
+      swap();
+    },
   },
-  experiment: () => swap(),
-  end() {
-    live.finish();
-    swap();
-  },
-}, { place: data.place, done: data.done });
+  { place: data.place, done: data.done },
+);
 
 wireFolds();
 const heats = /** @type {HTMLElement | null} */ (document.querySelector("[data-heat-choice]"));

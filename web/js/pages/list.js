@@ -11,8 +11,22 @@ const form = /** @type {HTMLFormElement} */ (document.querySelector("[data-rows-
 const dialog = /** @type {HTMLDialogElement | null} */ (document.querySelector("[data-keys]"));
 const search = /** @type {HTMLInputElement} */ (document.querySelector("#q"));
 const noun = /** @type {HTMLElement} */ (document.querySelector("[data-noun]")).dataset.noun ?? "runs";
-const DONE = /** @type {Record<string, string>} */ ({ cancel: "cancelled", retry: "queued again", tag: "tagged", untag: "without the tag", archive: "archived", unarchive: "back in the list", delete: "deleted", restore: "back" });
-const UNDO = /** @type {Record<string, string>} */ ({ delete: "restore", archive: "unarchive", unarchive: "archive", tag: "untag" });
+const DONE = /** @type {Record<string, string>} */ ({
+  cancel: "cancelled",
+  retry: "queued again",
+  tag: "tagged",
+  untag: "without the tag",
+  archive: "archived",
+  unarchive: "back in the list",
+  delete: "deleted",
+  restore: "back",
+});
+const UNDO = /** @type {Record<string, string>} */ ({
+  delete: "restore",
+  archive: "unarchive",
+  unarchive: "archive",
+  tag: "untag",
+});
 
 const rows = new Rows(form, { search, help: () => dialog?.showModal() });
 const apply = () => visit(addressOf(filter));
@@ -37,12 +51,22 @@ addEventListener("popstate", () => visit(location.href, { push: false }));
 document.addEventListener("click", (event) => {
   const target = event.target instanceof Element ? event.target : null;
   const link = target?.closest("a[data-swap]");
-  if (link instanceof HTMLAnchorElement && !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0 && isSamePage(new URL(link.href))) {
+  if (
+    link instanceof HTMLAnchorElement &&
+    !event.ctrlKey &&
+    !event.metaKey &&
+    !event.shiftKey &&
+    event.button === 0 &&
+    isSamePage(new URL(link.href))
+  ) {
     event.preventDefault();
     visit(link.href);
   } else if (target?.closest("[data-keys-help]")) dialog?.showModal();
   else if (target?.closest("[data-fold]")) fold(/** @type {HTMLElement} */ (target.closest("[data-fold]")));
-  for (const menu of /** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll("details[data-menu][open]"))) if (!menu.contains(target)) menu.open = false;
+  for (const menu of /** @type {NodeListOf<HTMLDetailsElement>} */ (
+    document.querySelectorAll("details[data-menu][open]")
+  ))
+    if (!menu.contains(target)) menu.open = false;
 });
 document.addEventListener("keydown", (event) => {
   const menu = /** @type {HTMLDetailsElement | null} */ (document.querySelector("details[data-menu][open]"));
@@ -72,7 +96,8 @@ function fold(button) {
   button.setAttribute("aria-expanded", String(open));
   const sign = button.querySelector("[aria-hidden]");
   if (sign) sign.textContent = open ? "▾" : "▸";
-  for (const row of /** @type {NodeListOf<HTMLElement>} */ (button.closest("tbody")?.querySelectorAll(".member"))) row.hidden = !open;
+  for (const row of /** @type {NodeListOf<HTMLElement>} */ (button.closest("tbody")?.querySelectorAll(".member")))
+    row.hidden = !open;
 }
 
 /** @param {string} action */
@@ -87,20 +112,33 @@ async function act(action) {
 
 /** @param {string} action @param {number[]} ids @param {string} [tag] */
 async function send(action, ids, tag) {
-  const response = await fetch(`/api/v1/${noun}/actions`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ action, ids, tag }) });
+  const response = await fetch(`/api/v1/${noun}/actions`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ action, ids, tag }),
+  });
   const told = await response.json().catch(() => ({}));
   if (!response.ok) return toast(told.detail ?? `The server answered ${response.status}.`);
   const words = told.done.length ? [`${told.done.length} ${DONE[action]}${tag ? ` ${tag}` : ""}.`] : [];
-  if (told.refused.length) words.push(`${told.refused.length} left as ${told.refused.length === 1 ? "it was" : "they were"}: ${told.refused[0].reason}.`);
+  if (told.refused.length)
+    words.push(
+      `${told.refused.length} left as ${told.refused.length === 1 ? "it was" : "they were"}: ${told.refused[0].reason}.`,
+    );
   const undo = told.done.length ? UNDO[action] : undefined;
-  toast(words.join(" "), undo ? { label: "Undo", act: () => send(undo, told.done, undo === "untag" ? tag : undefined) } : null);
+  toast(
+    words.join(" "),
+    undo ? { label: "Undo", act: () => send(undo, told.done, undo === "untag" ? tag : undefined) } : null,
+  );
   rows.clear();
   await refresh();
 }
 
 function wire() {
   rows.refresh();
-  for (const hidden of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-fold], [data-keys-help]"))) hidden.hidden = false;
+  for (const hidden of /** @type {NodeListOf<HTMLElement>} */ (
+    document.querySelectorAll("[data-fold], [data-keys-help]")
+  ))
+    hidden.hidden = false;
 }
 
 watchPresses();

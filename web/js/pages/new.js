@@ -12,7 +12,12 @@ async function preview(filled) {
   const response = await fetch("/experiments/preview", { method: "POST", body: new FormData(filled) });
   if (!response.ok || ticket !== asked) return;
   const told = await response.json();
-  for (const place of /** @type {NodeListOf<HTMLElement>} */ (filled.querySelectorAll("[data-preview]"))) place.textContent = told[place.dataset.preview ?? ""] ?? "";
+  for (const place of /** @type {NodeListOf<HTMLElement>} */ (filled.querySelectorAll("[data-preview]")))
+    place.textContent = told[place.dataset.preview ?? ""] ?? "";
 }
 
-if (form) form.addEventListener("input", throttled(() => preview(form), 300));
+if (form)
+  form.addEventListener(
+    "input",
+    throttled(() => preview(form), 300),
+  );

@@ -19,8 +19,21 @@ const charts = data.blocks.map((/** @type {any} */ block) => {
   const page = { ...data, id: 0, steps: block.steps, charts: [block.chart], groups: block.groups, skips: {} };
   const settings = { ...settingsOf(""), log, full };
   const groups = () => block.groups;
-  const shared = { data: page, store, skips: new Map(), settings, load: pointLoader(points, store), lookAt: closeupLoader(points), groups, onView: keep };
-  const view = new ChartView(/** @type {HTMLElement} */ (document.querySelector(`[data-chart="${block.chart.id}"]`)), block.chart, shared);
+  const shared = {
+    data: page,
+    store,
+    skips: new Map(),
+    settings,
+    load: pointLoader(points, store),
+    lookAt: closeupLoader(points),
+    groups,
+    onView: keep,
+  };
+  const view = new ChartView(
+    /** @type {HTMLElement} */ (document.querySelector(`[data-chart="${block.chart.id}"]`)),
+    block.chart,
+    shared,
+  );
   view.full = full.has(block.chart.id);
   wireButtons(view, { onChange: keep, groups });
   return { view, ids: new Set(block.ids) };
@@ -37,11 +50,18 @@ function keep() {
 document.addEventListener("themechange", () => views.forEach((view) => view.draw()));
 views.forEach((view) => view.draw());
 if (data.stream) {
-  const live = new Live(data.stream, {
-    points({ run_id: run, attempt, series }) {
-      for (const { view, ids } of charts) if (ids.has(run)) for (const name of view.chart.names) if (series[name]) view.shared.store.append(run, name, series[name], attempt);
-      redraw(Object.keys(series));
+  const live = new Live(
+    data.stream,
+    {
+      points({ run_id: run, attempt, series }) {
+        for (const { view, ids } of charts)
+          if (ids.has(run))
+            for (const name of view.chart.names)
+              if (series[name]) view.shared.store.append(run, name, series[name], attempt);
+        redraw(Object.keys(series));
+      },
+      end: () => live.finish(),
     },
-    end: () => live.finish(),
-  }, { place: data.place, done: data.done });
+    { place: data.place, done: data.done },
+  );
 }

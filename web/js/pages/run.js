@@ -10,12 +10,15 @@ const data = pageData();
 const explorer = document.querySelector("[data-whatif]");
 if (explorer instanceof HTMLElement && data.whatif) {
   const picture = data.whatif;
-  const observer = new IntersectionObserver(async (entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    observer.disconnect();
-    (await import("../lib/whatif.js")).explore(explorer, picture, data.id);
-    explorer.dataset.whatif = "ready";
-  }, { rootMargin: "200px" });
+  const observer = new IntersectionObserver(
+    async (entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      observer.disconnect();
+      (await import("../lib/whatif.js")).explore(explorer, picture, data.id);
+      explorer.dataset.whatif = "ready";
+    },
+    { rootMargin: "200px" },
+  );
   observer.observe(explorer);
 }
 const store = new PointStore(data.max_points);
@@ -43,26 +46,31 @@ function addLog(text) {
   if (following) log.scrollTop = log.scrollHeight;
 }
 
-const live = new Live(`/api/v1/runs/${data.id}/stream`, {
-  segment({ attempt, series }) {
-    const columns = /** @type {[string, import("../types").Window][]} */ (Object.entries(series));
-    for (const [name, points] of columns) {
-      store.append(data.id, name, points, attempt);
-      if (name === "amp/skipped") points.steps.forEach((step, index) => Number(points.values[index]) > 0 && skipped.add(step));
-    }
-    showStep(Math.max(...columns.map(([, { steps }]) => steps.at(-1) ?? 0)));
-    board.redraw(Object.keys(series));
+const live = new Live(
+  `/api/v1/runs/${data.id}/stream`,
+  {
+    segment({ attempt, series }) {
+      const columns = /** @type {[string, import("../types").Window][]} */ (Object.entries(series));
+      for (const [name, points] of columns) {
+        store.append(data.id, name, points, attempt);
+        if (name === "amp/skipped")
+          points.steps.forEach((step, index) => Number(points.values[index]) > 0 && skipped.add(step));
+      }
+      showStep(Math.max(...columns.map(([, { steps }]) => steps.at(-1) ?? 0)));
+      board.redraw(Object.keys(series));
+    },
+    event: () => swap(),
+    log({ text }) {
+      addLog(text);
+    },
+    run: () => swap(),
+    end() {
+      live.finish();
+      refreshRegions(() => wireHeat(document));
+    },
   },
-  event: () => swap(),
-  log({ text }) {
-    addLog(text);
-  },
-  run: () => swap(),
-  end() {
-    live.finish();
-    refreshRegions(() => wireHeat(document));
-  },
-}, { place: data.place, done: data.done });
+  { place: data.place, done: data.done },
+);
 
 log.scrollTop = log.scrollHeight;
 drawFigures(data.figures ?? [], data);

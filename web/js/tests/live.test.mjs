@@ -4,7 +4,13 @@ import { test } from "node:test";
 import { liveText, marksOf } from "../lib/live.js";
 
 test("the marks of a page's regions are read from its main element", () => {
-  assert.deepEqual([...marksOf("facts=0a1b,summary=22")], [["facts", "0a1b"], ["summary", "22"]]);
+  assert.deepEqual(
+    [...marksOf("facts=0a1b,summary=22")],
+    [
+      ["facts", "0a1b"],
+      ["summary", "22"],
+    ],
+  );
   assert.deepEqual([...marksOf("")], []);
 });
 

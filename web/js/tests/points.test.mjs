@@ -35,12 +35,16 @@ test("thinning keeps every spike, every kind of non-finite value and both ends",
   assert.ok(thinned.steps.length <= 510);
   for (const step of [1, 1235, 5679, 7001, 7002, 7003, 10_000]) assert.ok(thinned.steps.includes(step), `step ${step}`);
   assert.equal(thinned.stored, 10_000);
-  assert.deepEqual(thinned.steps, [...thinned.steps].sort((a, b) => a - b));
+  assert.deepEqual(
+    thinned.steps,
+    [...thinned.steps].sort((a, b) => a - b),
+  );
 });
 
 test("a long live series stays short in memory and knows how much is stored", () => {
   const store = new PointStore(100);
-  for (let step = 1; step <= 5000; step += 1) store.append(1, "x", { steps: [step], values: [step === 2500 ? 77 : 0] }, 1);
+  for (let step = 1; step <= 5000; step += 1)
+    store.append(1, "x", { steps: [step], values: [step === 2500 ? 77 : 0] }, 1);
   const held = store.get(1, "x");
   assert.ok(held.steps.length <= 200);
   assert.equal(held.stored, 5000);

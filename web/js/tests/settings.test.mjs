@@ -9,12 +9,38 @@ import { smoothed } from "../lib/smoothing.js";
 import { across, nonPositive } from "../lib/summary.js";
 import { tracesOf } from "../lib/traces.js";
 
-const style = { slot: "fp32", colour: { light: "#112233", dark: "#ddeeff" }, dash: "solid", mean_width: 2, seed_width: 1, seed_opacity: 0.4, band_opacity: 0.2 };
-const points = { steps: [1, 2, 4], values: [3, 2, 1], times: [100, 110, 130], attempt: 1, stored: 3, kind: "exact", binWidth: 1 };
+const style = {
+  slot: "fp32",
+  colour: { light: "#112233", dark: "#ddeeff" },
+  dash: "solid",
+  mean_width: 2,
+  seed_width: 1,
+  seed_opacity: 0.4,
+  band_opacity: 0.2,
+};
+const points = {
+  steps: [1, 2, 4],
+  values: [3, 2, 1],
+  times: [100, 110, 130],
+  attempt: 1,
+  stored: 3,
+  kind: "exact",
+  binWidth: 1,
+};
 
 test("settings are the same after a way through the address", () => {
-  const given = { axis: "time", smooth: 0.6, range: [10.5, 99], log: new Set(["loss"]), full: new Set(["a", "b"]), pinned: "bf16-mixed, wide", minus: "3,14" };
-  const query = new URLSearchParams(Object.entries(spelledSettings(given)).flatMap(([name, values]) => values.map((value) => [name, value])));
+  const given = {
+    axis: "time",
+    smooth: 0.6,
+    range: [10.5, 99],
+    log: new Set(["loss"]),
+    full: new Set(["a", "b"]),
+    pinned: "bf16-mixed, wide",
+    minus: "3,14",
+  };
+  const query = new URLSearchParams(
+    Object.entries(spelledSettings(given)).flatMap(([name, values]) => values.map((value) => [name, value])),
+  );
   assert.deepEqual(settingsOf(`?${query}`), given);
 });
 
@@ -22,7 +48,10 @@ test("defaults are not spelled, and what an address says wrong is left out", () 
   assert.deepEqual(Object.values(spelledSettings(settingsOf(""))).flat(), []);
   const odd = settingsOf("?x=constructor&smooth=7&window=9..3");
   assert.deepEqual([odd.axis, odd.smooth, odd.range], ["step", 0.99, null]);
-  assert.deepEqual(["1;drop", "1,,2", "a"].map((minus) => settingsOf(`?${new URLSearchParams({ minus })}`).minus), ["", "", ""]);
+  assert.deepEqual(
+    ["1;drop", "1,,2", "a"].map((minus) => settingsOf(`?${new URLSearchParams({ minus })}`).minus),
+    ["", "", ""],
+  );
   assert.deepEqual([settingsOf("?smooth=abc").smooth, settingsOf("?window=a..b").range], [0, null]);
 });
 
@@ -47,10 +76,17 @@ test("a window of time is one of steps, one point wider", () => {
   assert.equal(stepsWithin([{ points, x: [10, 20, 40] }], [50, 60]), null);
 });
 
-test("time is told in the unit that people use", () => assert.deepEqual([20, 2000, 20_000].map((span) => timeUnit(span).name), ["s", "min", "h"]));
+test("time is told in the unit that people use", () =>
+  assert.deepEqual(
+    [20, 2000, 20_000].map((span) => timeUnit(span).name),
+    ["s", "min", "h"],
+  ));
 
 test("smoothing keeps a constant, moves nothing where it is off, and leaves what is not finite in its place", () => {
-  assert.deepEqual(smoothed([1, 2, 3, 4], [5, 5, 5, 5], 0.9).map((value) => Math.round(value * 1e9) / 1e9), [5, 5, 5, 5]);
+  assert.deepEqual(
+    smoothed([1, 2, 3, 4], [5, 5, 5, 5], 0.9).map((value) => Math.round(value * 1e9) / 1e9),
+    [5, 5, 5, 5],
+  );
   const raw = [1, 2, 3];
   assert.equal(smoothed([1, 2, 3], raw, 0), raw);
   const eased = smoothed([1, 2, 3, 4], [0, NaN, Infinity, 1], 0.5);
@@ -58,8 +94,11 @@ test("smoothing keeps a constant, moves nothing where it is off, and leaves what
 });
 
 test("smoothing is the weighted mean of all values before, by their distance", () => {
-  const weight = 0.8, values = [1, 4, 2], [, , last] = smoothed([1, 2, 3], values, weight);
-  const shares = values.map((_, index) => weight ** (values.length - 1 - index)), total = shares.reduce((a, b) => a + b);
+  const weight = 0.8,
+    values = [1, 4, 2],
+    [, , last] = smoothed([1, 2, 3], values, weight);
+  const shares = values.map((_, index) => weight ** (values.length - 1 - index)),
+    total = shares.reduce((a, b) => a + b);
   assert.ok(Math.abs(last - values.reduce((sum, value, index) => sum + value * shares[index], 0) / total) < 1e-12);
 });
 
@@ -77,16 +116,29 @@ test("the raw line stays, faint, under the smoothed one", () => {
 });
 
 test("means lie at the mean time of their runs", () => {
-  const { x } = across([points, points], [[10, 20, 40], [20, 30, 60]]);
+  const { x } = across(
+    [points, points],
+    [
+      [10, 20, 40],
+      [20, 30, 60],
+    ],
+  );
   assert.deepEqual(x, [15, 25, 50]);
 });
 
-test("stretches at or below zero are found", () => assert.deepEqual(nonPositive([1, 2, 3, 4, 5], [1, 0, -1, 2, 0]), [[2, 3], [5, 5]]));
+test("stretches at or below zero are found", () =>
+  assert.deepEqual(nonPositive([1, 2, 3, 4, 5], [1, 0, -1, 2, 0]), [
+    [2, 3],
+    [5, 5],
+  ]));
 
 test("a CSV has the raw points, and no field that a program would run", () => {
   const store = new PointStore();
   store.load(7, "train/loss", { steps: [1, 2], values: [0.5, "NaN"] }, 1);
   const text = csvOf(["train/loss"], [{ name: '=HYPERLINK("x")', runs: [{ id: 7, label: "seed 0" }] }], store);
-  assert.deepEqual(text.split("\r\n").slice(1, 3), [`train/loss,"'=HYPERLINK(""x"")",7,seed 0,1,0.5,`, `train/loss,"'=HYPERLINK(""x"")",7,seed 0,2,NaN,`]);
+  assert.deepEqual(text.split("\r\n").slice(1, 3), [
+    `train/loss,"'=HYPERLINK(""x"")",7,seed 0,1,0.5,`,
+    `train/loss,"'=HYPERLINK(""x"")",7,seed 0,2,NaN,`,
+  ]);
   assert.deepEqual([field(-3), field("-3"), fileName("Training loss / 2")], ["-3", "'-3", "training-loss-2"]);
 });

@@ -1,9 +1,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { across, decadeTicks, nonFinite, nonFiniteText, powerTicks, quantile, robustRange, stretches } from "../lib/summary.js";
+import {
+  across,
+  decadeTicks,
+  nonFinite,
+  nonFiniteText,
+  powerTicks,
+  quantile,
+  robustRange,
+  stretches,
+} from "../lib/summary.js";
 
-const series = (values, extra = {}) => ({ steps: values.map((_, index) => index + 1), values, attempt: 1, stored: values.length, kind: "exact", binWidth: 1, ...extra });
+const series = (values, extra = {}) => ({
+  steps: values.map((_, index) => index + 1),
+  values,
+  attempt: 1,
+  stored: values.length,
+  kind: "exact",
+  binWidth: 1,
+  ...extra,
+});
 
 test("mean and band run over the steps that every run has", () => {
   const result = across([series([1, 2, 3]), series([3, 4])]);
@@ -18,7 +35,14 @@ test("a NaN in one run leaves a gap, never a mean of the others", () => {
 });
 
 test("thinned runs of different sampling are averaged by bin", () => {
-  const binned = { steps: [1, 4, 11, 14], values: [2, 4, 10, 20], attempt: 1, stored: 100, kind: "binned", binWidth: 10 };
+  const binned = {
+    steps: [1, 4, 11, 14],
+    values: [2, 4, 10, 20],
+    attempt: 1,
+    stored: 100,
+    kind: "binned",
+    binWidth: 10,
+  };
   const other = { ...binned, steps: [2, 3, 12], values: [6, 8, 30] };
   assert.deepEqual(across([binned, other]).mean, [5, 22.5]);
 });
@@ -49,7 +73,11 @@ test("non-finite values are counted by kind and told from their first step", () 
 });
 
 test("stretches join neighbours of one kind", () => {
-  assert.deepEqual(stretches(series([NaN, NaN, 1, Infinity, NaN])), [["nan", 1, 2], ["up", 4, 4], ["nan", 5, 5]]);
+  assert.deepEqual(stretches(series([NaN, NaN, 1, Infinity, NaN])), [
+    ["nan", 1, 2],
+    ["up", 4, 4],
+    ["nan", 5, 5],
+  ]);
 });
 
 test("log axes are ticked at powers of two, or at decades", () => {

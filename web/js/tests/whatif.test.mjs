@@ -20,7 +20,10 @@ test("a share that is not zero never reads as zero", () => {
 });
 
 test("the error of a prediction is told, or that there is nothing to tell it by", () => {
-  assert.match(errorText({ pairs: 12, mean_error: 0.0213, largest_error: 0.5 }), /2\.13 % off on average, 50\.00 % at most \(12 /);
+  assert.match(
+    errorText({ pairs: 12, mean_error: 0.0213, largest_error: 0.5 }),
+    /2\.13 % off on average, 50\.00 % at most \(12 /,
+  );
   assert.match(errorText({ pairs: 0, mean_error: 0, largest_error: 0 }), /measured no underflow/);
   assert.match(errorText(null), /measured no underflow/);
 });
