@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 from sqlalchemy import select
@@ -13,6 +12,7 @@ from sqlalchemy.orm import Session
 from server.db.tables import Run, Series
 from server.experiments.groups import COMPARED
 from server.pages.metric_text import metric_text, together
+from server.runs.spread import deviation, mean
 
 Cells = dict[int, dict[str, list[dict[str, Any]]]]  # by experiment and metric
 
@@ -44,5 +44,5 @@ def metric_cells(session: Session, ids: Sequence[int], metrics: Collection[str])
 def _text(name: str, finite: list[float]) -> str:
     if not finite:
         return ""
-    mean = fmean(finite)
-    return together(name, (mean, stdev(finite)), " ± ", (4, 2)) if len(finite) > 1 else metric_text(name, mean)
+    middle, spread = mean(finite), deviation(finite)
+    return metric_text(name, middle) if spread is None else together(name, (middle, spread), " ± ", (4, 2))

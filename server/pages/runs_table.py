@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean, stdev
 from typing import Any
 
 from amp_core.verdict import sentences
 from server.pages.colours import Style
 from server.pages.formats import as_float, between, number
 from server.pages.verdicts import primary_of
+from server.runs.spread import deviation, mean
 
 _ROLES = {"control": "A/A control", "benchmark": "Benchmarks", "analysis": "Analyses"}
 
@@ -69,8 +69,8 @@ def _group(
 def _mean_text(values: list[float]) -> str:
     if not values:
         return ""
-    spread = f" ± {number(stdev(values), 2)}" if len(values) > 1 else ""
-    return f"{number(fmean(values))}{spread}"
+    spread = deviation(values)
+    return number(mean(values)) + ("" if spread is None else f" ± {number(spread, 2)}")
 
 
 def _delta_text(values: dict[int, float], baseline: dict[int, float], primary: dict[str, Any]) -> str:
@@ -84,7 +84,7 @@ def _delta_text(values: dict[int, float], baseline: dict[int, float], primary: d
             harms.append(harm)
     if not harms:
         return ""
-    return f"Δ {sentences.signed(known, fmean(harms))} over {len(harms)} pair{'s' if len(harms) != 1 else ''}"
+    return f"Δ {sentences.signed(known, mean(harms))} over {len(harms)} pair{'s' if len(harms) != 1 else ''}"
 
 
 def non_finite_text(metrics: dict[str, dict[str, Any]]) -> str:

@@ -10,10 +10,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
@@ -21,6 +19,7 @@ from server.db.tables import Experiment, Run, Series
 from server.runs.group_keys import KEYS, NO_TAG, GroupBy
 from server.runs.queries import STATES, RunFilter
 from server.runs.sorting import is_primary
+from server.runs.spread import deviation, mean
 from server.runs.table import filtered
 
 MAX_GROUPS = 200
@@ -169,27 +168,13 @@ def _spreads(facts: Iterable[_Fact], values: Values, baseline: dict[tuple[int, i
         yield Spread(
             metric=name,
             num=len(numbers),
-            mean=_mean(numbers),
-            sd=_deviation(numbers),
+            mean=mean(numbers),
+            sd=deviation(numbers),
             min=min(numbers),
             max=max(numbers),
-            delta=fmean(differences) if differences else None,
+            delta=mean(differences) if differences else None,
             num_pairs=len(differences),
         )
-
-
-def _mean(numbers: list[float]) -> float:
-    """The mean also of numbers whose sum is beyond float64."""
-    scale = max(map(abs, numbers)) or 1.0
-    return float(np.mean(np.divide(numbers, scale))) * scale
-
-
-def _deviation(numbers: list[float]) -> float | None:
-    """The sample standard deviation, None of fewer than two."""
-    if len(numbers) < 2:
-        return None
-    scale = max(map(abs, numbers)) or 1.0
-    return float(np.std(np.divide(numbers, scale), ddof=1)) * scale
 
 
 def _note_non_finite(session: Session, chosen: RunFilter, groups: list[Group], members: dict[str, list[_Fact]]) -> None:
