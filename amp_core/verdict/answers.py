@@ -113,7 +113,7 @@ def _caution_clause(good: Sequence[RecipeComparison]) -> str:
 
 
 def _gain_clause(evidence: ExperimentEvidence, good: Sequence[RecipeComparison]) -> str:
-    """What the safe recipes gain: the fastest by name, or that none is faster; nothing where nothing was measured."""
+    """What the safe recipes gain: the fastest by name, or which are not faster; nothing where nothing was measured."""
     here = sentences.device_text(evidence.device)
     measured = [one for one in good if one.gain.measured and one.gain.speed is not None]
     faster = [one for one in measured if one.gain.faster]
@@ -124,9 +124,10 @@ def _gain_clause(evidence: ExperimentEvidence, good: Sequence[RecipeComparison])
         return f" and {speed}" if len(good) == 1 else f"; {best.recipe} is {speed}"
     if not measured:
         return ""
+    slow = [one.recipe for one in measured if one.gain.faster is False]
     if len(good) == 1:
-        return f", but not faster on {here}"
-    return f"; {sentences.recipe_listing([one.recipe for one in measured])} not faster on {here}"
+        return f", but not faster on {here}" if slow else f"; its speed on {here} is not known"
+    return f"; {sentences.recipe_listing(slow)} not faster on {here}" if slow else f"; speed on {here} is not known"
 
 
 def _unsettled_headline(evidence: ExperimentEvidence, unsettled: Sequence[RecipeComparison]) -> str:

@@ -16,6 +16,7 @@ from amp_core.verdict.statistics import Floats, bootstrap_ratio
 
 MIN_BLOCKS = 10
 NOTICEABLE = 0.05  # a ratio within 5 % of 1 is the same speed in practice
+SETTLED = 0.10  # an interval that leaves 10 % around 1 is too wide to call two speeds the same
 
 WHY = (
     "Two standing processes, baseline and candidate, ran timed blocks in the order A B B A on one device, warm-up "
@@ -48,7 +49,7 @@ def gain_of(evidence: ExperimentEvidence, recipe: str, numerics: str | None, los
     return Gain(
         measured=True,
         sentence=" ".join([*_speed_sentences(speed, with_loader, here), *_memory_sentences(memory)]),
-        faster=is_faster(speed) if speed is not None else None,
+        faster=is_faster(speed) if speed is not None and not is_unknown(speed) else None,
         speed=speed,
         speed_with_loader=with_loader,
         memory=memory,
@@ -99,6 +100,11 @@ def is_slower(speed: Speed) -> bool:
     return speed.interval[1] < 1.0 and speed.ratio <= 1.0 - NOTICEABLE
 
 
+def is_unknown(speed: Speed) -> bool:
+    """Whether it may as well be noticeably faster as not: no word for it is right."""
+    return not is_faster(speed) and not is_slower(speed) and speed.interval[1] > 1.0 + SETTLED
+
+
 def _speed_sentences(speed: Speed | None, with_loader: Speed | None, here: str) -> list[str]:
     if speed is None:
         return [f"Speed not measured: the benchmark gave fewer than {MIN_BLOCKS} blocks an arm."]
@@ -107,10 +113,17 @@ def _speed_sentences(speed: Speed | None, with_loader: Speed | None, here: str) 
         text = f"About {times(speed.ratio)} faster on {here} ({low:.2f} to {high:.2f})."
     elif is_slower(speed):
         text = f"Not faster on {here}: {speed.ratio:.2f}× the baseline's speed ({low:.2f} to {high:.2f}), so slower."
+    elif is_unknown(speed):
+        text = f"Speed is not known on {here}: {low:.2f}× to {high:.2f}×."
+    elif low < 1.0 - SETTLED:
+        text = f"Not faster on {here}: {low:.2f}× to {high:.2f}× the baseline's speed."
     else:
         text = f"Not faster on {here}: about the same speed ({speed.ratio:.2f}×, {low:.2f} to {high:.2f})."
     if with_loader is None or is_faster(with_loader) == is_faster(speed):
         return [text]
+    if is_unknown(with_loader):
+        low, high = with_loader.interval
+        return [text, f"With the data loader it is not known: {low:.2f}× to {high:.2f}×."]
     if is_faster(speed):
         return [text, f"With the data loader it is not: {with_loader.ratio:.2f}×, so loading is what takes the time."]
     return [text, f"With the data loader it is about {times(with_loader.ratio)} faster."]

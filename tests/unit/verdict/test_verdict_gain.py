@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from verdict_evidence import BF16, FP16, PSNR, answer, benchmark, blocks, change, evidence, memory, skips
 
-from amp_core.events import BenchmarkMemory
+from amp_core.events import BenchmarkBlock, BenchmarkMemory
 from amp_core.verdict import judge
 from amp_core.verdict.comparison import RecipeComparison
 
@@ -112,3 +112,33 @@ def test_skipped_samples_do_not_count_as_speed() -> None:
 def test_the_gain_never_moves_the_verdict() -> None:
     assert measured(0.1, 10.0).verdict == "SAFE"
     assert PSNR.margin == 0.25
+
+
+def with_spread(factors: list[float], *, mode: str = "compute") -> tuple[BenchmarkBlock, ...]:
+    """Twelve blocks an arm; the candidate's take these factors of the baseline's time, in turn."""
+    made = blocks(0.25, 0.25, mode=mode)
+    return tuple(
+        one if one.arm == "baseline" else msgspec.structs.replace(one, seconds=0.25 * factors[one.block % len(factors)])
+        for one in made
+    )
+
+
+def test_a_speed_that_may_be_either_is_not_known_and_no_headline_says_not_faster() -> None:
+    one = benchmark(BF16, 0.25, 0.25, blocks=with_spread([0.15, 3.0]))
+    comparison = judge(evidence(BASE, {BF16: BASE}, gain_planned=True, benchmarks=(one,)))
+    gain = comparison.recipes[0].gain
+    assert gain.speed is not None
+    low, high = gain.speed.interval
+    assert low < 0.5
+    assert high > 2.0
+    assert gain.sentence.startswith(f"Speed is not known on this CPU: {low:.2f}× to {high:.2f}×.")
+    assert gain.faster is None
+    assert comparison.headline.endswith("; its speed on this CPU is not known.")
+    assert "not faster" not in " ".join([comparison.headline, *comparison.statements]).lower()
+
+
+def test_a_loader_whose_speed_is_not_known_is_not_blamed() -> None:
+    both = blocks(0.25, 0.14) + with_spread([0.15, 3.0], mode="loader")
+    sentence = measured(0.25, 0.14, blocks=both).gain.sentence
+    assert "With the data loader it is not known: 0." in sentence
+    assert "loading is what takes the time" not in sentence
