@@ -56,10 +56,11 @@ def write(
     note = session.scalars(select(Note).where(Note.kind == kind, Note.key == key).with_for_update()).one_or_none()
     if (note.version if note is not None else 0) != version:
         raise Conflict("somebody changed this note meanwhile: read theirs, and save yours over it or take it in")
+    now = store_now(session)  # a query: it would flush a row that is not filled yet
     if note is None:
         note = Note(kind=kind, key=key, tags=[], version=0)
         session.add(note)
-    note.text, note.version, note.editor_id, note.at = text, version + 1, principal.user_id, store_now(session)
+    note.text, note.version, note.editor_id, note.at = text, version + 1, principal.user_id, now
     if tags is not None and isinstance(subject, Experiment | Run):
         subject.tags = tags
     elif tags is not None:

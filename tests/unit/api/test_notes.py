@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import select
 from team import Team
 
+from server.db.engine import Database
 from server.db.tables import Note, Run
 from server.runs.delete import purge_deleted
+
+
+@pytest.fixture
+def team(any_database: Database, tmp_path: Path) -> Team:
+    """As elsewhere, but on either database: a first note was an error on one of them."""
+    team = Team(any_database, tmp_path)
+    team.add_workload()
+    return team
 
 
 @pytest.fixture
