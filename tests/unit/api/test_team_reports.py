@@ -12,7 +12,7 @@ from team import Team
 from server.db.tables import Attempt, Run, Segment, Series
 from server.metrics.codec import Points, pack
 from server.reports.curves import Curve, notes_of, svg_of
-from server.reports.document import MAX_CHARTS, ChartBlock, chart_of, pieces_of
+from server.reports.document import MAX_CHARTS, ChartBlock, chart_of, html_of, pieces_of
 
 CHART = "```chart\nruns: 1\nseries: train/loss\ntitle: Fall\n```\n"
 
@@ -93,6 +93,28 @@ def test_hostile_text_stays_text(team: Team) -> None:
         assert "<b>t</b>" not in text
         assert 'href="javascript' not in text
     assert 'src="http://evil' not in team.browser("viewer").get(f"/reports/{report}").text
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "ms-msdt:/id", "blob:x", "data:image/png;base64,aGk=", "x:y",
+     "file:///etc", "//evil.example", "///evil.example", "http:evil", "https:///x", "mailto:", "&#9;//evil.example"],
+)  # fmt: skip
+def test_a_link_elsewhere_than_to_the_web_or_mail_stays_text(address: str) -> None:
+    assert "<a" not in html_of(f"[x]({address}) and <{address}>\n\n[y][1]\n\n[1]: {address}\n")
+
+
+@pytest.mark.parametrize(
+    "address", ["/runs/3", "runs?q=a:b", "#notes", "?tab=1", "/%5Cevil", "/runs/3#a:b", "mailto:a@b.example", "../help"]
+)
+def test_a_link_to_this_site_or_by_mail_is_one(address: str) -> None:
+    assert html_of(f"[x]({address})") == f'<p><a href="{address}">x</a></p>\n'
+
+
+def test_a_link_to_another_site_tells_it_nothing() -> None:
+    for address in ("https://a.example/b", "HTTP://a.example"):
+        shown = html_of(f"[x]({address}) <https://c.example>")
+        assert shown.count('rel="noopener noreferrer"') == 2, shown
 
 
 def test_the_export_needs_nothing_beside_itself(team: Team) -> None:
