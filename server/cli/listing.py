@@ -56,7 +56,7 @@ def runs(
             f"{run['experiment_id']} {run['experiment_name']}",
             title(run),
             run["state"],
-            f"{run['step']}/{run['steps']}",
+            "–" if run["kind"] == "benchmark" else f"{run['step']}/{run['steps']}",
             newest(run, "train/loss") or "–",
             run.get("worker") or "–",
         )

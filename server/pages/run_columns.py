@@ -192,6 +192,12 @@ def _cell(run: Run, experiment: dict[str, Any], key: str) -> dict[str, Any]:
     return {"text": _TEXTS[key](run, experiment) or "–"}
 
 
+def _step(run: Run) -> str:
+    if run.kind == "benchmark":  # it times blocks, not steps
+        return ""
+    return f"{number(run.step)} of {number(run.steps)}" if run.state == "running" else number(run.step)
+
+
 def _device(run: Run) -> str:
     device = (run.environment or {}).get("device")
     return str(device.get("name", "")) if isinstance(device, dict) else str(device or "")
@@ -205,7 +211,7 @@ def _commit(run: Run) -> str:
 _FROM_DOCUMENTS = frozenset({"device", "commit", "skipped"})  # kilobytes of JSON: read only for these columns
 _TEXTS: dict[str, Callable[[Run, dict[str, Any]], str]] = {
     "state": lambda run, _: run.state,
-    "step": lambda run, _: f"{number(run.step)} of {number(run.steps)}" if run.state == "running" else number(run.step),
+    "step": lambda run, _: _step(run),
     "experiment": lambda _, experiment: experiment["name"],
     "workload": lambda _, experiment: experiment["workload"],
     "project": lambda _, experiment: experiment["project"],

@@ -18,7 +18,8 @@ HISTORY = 200  # the newest completed runs of a workload that count
 def expect(session: Session, runs: Sequence[Run], workload: str) -> None:
     """Set ``expected_s`` of new runs from the median time per step of the workload's runs on such a device.
 
-    Those of the same recipe count, else those of any recipe; without one it stays unknown.
+    Those of the same recipe count, else those of any recipe; without one it stays unknown. A benchmark times blocks of
+    a fixed length, whatever its steps: of benchmarks it is the median time of a whole one.
     """
     devices = {run.device.partition(":")[0] for run in runs}
     rows = session.execute(
@@ -33,15 +34,19 @@ def expect(session: Session, runs: Sequence[Run], workload: str) -> None:
     for kind, recipe, device, steps, started_at, ended_at in rows:
         where = device.partition(":")[0]
         if where in devices and started_at is not None and ended_at is not None:
-            step_s = (ended_at - started_at).total_seconds() / max(steps, 1)
+            step_s = (ended_at - started_at).total_seconds() / _scale(kind, steps)
             for key in ((kind, where, recipe), (kind, where)):
                 per_step[key].append(step_s)
     for run in runs:
         where = run.device.partition(":")[0]
         known = per_step.get((run.kind, where, run.recipe_name)) or per_step.get((run.kind, where))
         if known:
-            run.expected_s = median(known) * run.steps
+            run.expected_s = median(known) * _scale(run.kind, run.steps)
     session.flush()
+
+
+def _scale(kind: str, steps: int) -> int:
+    return 1 if kind == "benchmark" else max(steps, 1)
 
 
 def learn(session: Session, run: Run, now: datetime) -> None:

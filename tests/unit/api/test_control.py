@@ -10,6 +10,7 @@ import pytest
 from team import Team
 
 from server.db.tables import Run, Worker
+from server.pages.run_columns import chosen, rows_of
 from server.queue.claim import claim
 from server.queue.finish import finish
 from server.queue.needs import parse_needs
@@ -196,3 +197,19 @@ def test_what_runs_elsewhere_is_not_paused(team: Team) -> None:
     told = post(team, f"runs/{made['id']}/pause", expect=409)["detail"]
     assert "tracked from outside" in told
     assert "tracked from outside" in post(team, f"experiments/{made['experiment_id']}/pause", expect=409)["detail"]
+
+
+def test_a_benchmark_has_no_step_anywhere(team: Team) -> None:
+    made = submit(team, measure_gain=True, steps=4000)
+    benchmark = next(run["id"] for run in made["runs"] if run["kind"] == "benchmark")
+    training = next(run["id"] for run in made["runs"] if run["kind"] == "train")
+    browser = team.browser("viewer")
+    assert "data-step-progress" in browser.get(f"/runs/{training}").text
+    page = browser.get(f"/runs/{benchmark}").text
+    assert "data-step-progress" not in page
+    assert "of 4000" not in page
+    with team.database.write() as session:
+        for run in (session.get_one(Run, benchmark), session.get_one(Run, training)):
+            run.state = "running"
+        rows = rows_of(session, [session.get_one(Run, run) for run in (benchmark, training)], chosen("step"))
+    assert [row["cells"]["step"]["text"] for row in rows] == ["–", "0 of 4,000"]

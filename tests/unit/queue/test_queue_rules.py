@@ -293,6 +293,17 @@ def test_waiting_runs_expect_what_the_first_of_them_took(queue: Queue) -> None:
     assert later.expected_s == 80.0, "nothing is known of that workload: what was known stays"
 
 
+def test_a_benchmark_is_expected_to_take_as_long_whatever_its_steps(queue: Queue) -> None:
+    first = queue.experiment(1)[0]
+    queue.run(first).kind = "benchmark"
+    must_take(queue, 0)
+    finish(queue.session, first, 1, "completed", now=queue.at(40))
+    later = queue.run(queue.experiment(1)[0])
+    later.kind, later.steps = "benchmark", 100 * queue.run(first).steps
+    expect(queue.session, [later], "w")
+    assert later.expected_s == 40.0, "it times blocks of a fixed length"
+
+
 def test_a_queued_run_pauses_at_once_and_a_running_one_when_it_has_stopped(queue: Queue) -> None:
     running, waiting = queue.experiment(2)
     must_take(queue)
