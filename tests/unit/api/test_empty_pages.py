@@ -16,7 +16,7 @@ PAGES = {
     "/runs": "/experiments/new",
     "/trends": "/experiments/new",
     "/devices": "/experiments/new",
-    "/batch-size": "ampboard analyse RUN batch-size",
+    "/batch-size": "ampboard analyse RUN --kind batch-size",
     "/compare": "/experiments/new",
     "/reports": "/reports/new",
     "/workers": "ampboard worker",
