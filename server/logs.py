@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
             told["run_id"] = run_id
         if record.exc_info:
             told["traceback"] = redact(self.formatException(record.exc_info))
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(told)  # ASCII: U+2028 and U+0085 would end a line for some readers
 
 
 class RedactingFormatter(logging.Formatter):

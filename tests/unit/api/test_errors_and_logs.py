@@ -170,6 +170,13 @@ def test_a_json_line_is_one_object_with_its_run_and_without_secrets() -> None:
     assert "run_id" not in json.loads(formatter.format(record))
 
 
+def test_no_character_of_a_message_ends_a_json_line() -> None:
+    text = "one\u2028two\u2029three\x85four\x0bfive, café"
+    line = JsonFormatter().format(logging.LogRecord("worker", logging.INFO, __file__, 1, text, (), None))
+    assert len(line.splitlines()) == 1
+    assert json.loads(line)["message"] == text
+
+
 def test_the_run_is_named_in_its_lines_and_tracebacks_are_redacted() -> None:
     formatter = RedactingFormatter()
     record = _failure("amp_abcdefghijklmnopqrstuvwxyz")
