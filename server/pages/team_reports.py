@@ -132,9 +132,13 @@ def preview_report(
 ) -> Response:
     """The editor with the text as it would be shown; nothing is kept."""
     given = {"title": title, "body": body, "project": project, "version": version, "id": report}
+    try:
+        kept = service.checked_body(body)
+    except Invalid as error:
+        return _editor(request, database, given, str(error))
     with database.read() as session:
         projects = _projects(session)
-        pieces, data = report_text.shown(session, body)
+        pieces, data = report_text.shown(session, kept)
     context: dict[str, Any] = {"pieces": pieces, "data": data, "projects": projects}
     return page(request, "report_edit.html", given=given, error="", theirs=None, **context)
 

@@ -123,10 +123,16 @@ def _checked(title: str, body: str) -> tuple[str, str]:
     if not title or len(title) > 200:
         remedy = "write a title of up to 200 characters"
         raise Invalid([Fault(field="title", value=title[:80], rule=f"it has {len(title)} characters", remedy=remedy)])
+    return title, checked_body(body)
+
+
+def checked_body(body: str) -> str:
+    """The text as it is kept: forms send two characters for the end of a line. Raises `Invalid` if it is too long."""
+    body = body.replace("\r\n", "\n").replace("\0", "\ufffd")
     if len(body) > MAX_BODY:
         rule, remedy = f"it has {len(body)} characters", f"use at most {MAX_BODY}"
         raise Invalid([Fault(field="body", value=body[:80], rule=rule, remedy=remedy)])
-    return title, body.replace("\r\n", "\n").replace("\0", "\ufffd")
+    return body
 
 
 def _keep(session: Session, report: Report, body: str, principal: Principal) -> None:

@@ -11,8 +11,10 @@ from team import Team
 
 from server.db.tables import Attempt, Run, Segment, Series
 from server.metrics.codec import Points, pack
+from server.pages import report_text
 from server.reports.curves import Curve, notes_of, svg_of
 from server.reports.document import MAX_CHARTS, ChartBlock, chart_of, html_of, pieces_of
+from server.reports.service import MAX_BODY
 
 CHART = "```chart\nruns: 1\nseries: train/loss\ntitle: Fall\n```\n"
 
@@ -71,6 +73,21 @@ def test_a_report_without_a_title_comes_back_in_the_editor(team: Team) -> None:
     shown = team.browser("submitter").post("/reports", data={"title": " ", "body": "long text"})
     assert shown.status_code == 422
     assert "long text</textarea>" in shown.text
+
+
+def test_a_text_that_is_too_long_is_not_rendered(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = team.browser("submitter")
+    lines = "ab\r\n" * (MAX_BODY // 3)  # as a form sends lines; kept, each has three characters
+    assert browser.post("/reports/preview", data={"title": "t", "body": lines}).status_code == 200
+
+    def refuse(session: object, body: str) -> None:
+        raise AssertionError("it was rendered")
+
+    monkeypatch.setattr(report_text, "shown", refuse)
+    answer = browser.post("/reports/preview", data={"title": "t", "body": "x" * (MAX_BODY + 1)})
+    assert answer.status_code == 422
+    assert f"it has {MAX_BODY + 1} characters" in answer.text
+    assert f"{'x' * (MAX_BODY + 1)}</textarea>" in answer.text  # nothing of it is lost
 
 
 def test_authors_and_admins_delete(team: Team) -> None:
