@@ -10,12 +10,13 @@ from sqlalchemy.orm import Session
 
 from server.access import Principal
 from server.audit.service import record
-from server.db.tables import Experiment, Note, Project, Report, Run, User, Workload
+from server.db.tables import Experiment, Note, Project, ProjectMember, Report, Run, User, Workload
 from server.errors import Conflict, Fault, Invalid, NotFound
 from server.projects.members import check_may_submit
 from server.queue.clock import store_now
 from server.records.subjects import find_experiment, find_run
 from server.reports.service import find as find_report
+from server.runs.service import check_owner
 
 Kind = Literal["experiment", "run", "report", "workload"]
 MAX_TEXT, MAX_TAGS, MAX_TAG = 20_000, 20, 40
@@ -45,14 +46,17 @@ def write(
 ) -> dict[str, Any]:
     """Keep the note over ``version``, and the tags unless they are None; return both.
 
-    Whoever may submit to a project may note on what is in it. Raises `NotFound`, `Forbidden`, `Invalid`, and `Conflict`
-    when somebody wrote meanwhile.
+    Whoever may submit to a project may note on what is in it; tags of experiments and runs, which retention and lists
+    go by, change only their owners and admins. Raises `NotFound`, `Forbidden`, `Invalid`, and `Conflict` when somebody
+    wrote meanwhile.
     """
     subject = _subject(session, kind, key)
     project_id = _project_id(subject)
     if project_id is not None:
         check_may_submit(session, principal, session.get_one(Project, project_id))
     text, tags = _checked(text, tags)
+    if isinstance(subject, Experiment | Run) and tags is not None and tags != list(subject.tags):
+        check_owner(principal, _experiment(subject), "change the tags of")
     note = session.scalars(select(Note).where(Note.kind == kind, Note.key == key).with_for_update()).one_or_none()
     if (note.version if note is not None else 0) != version:
         raise Conflict("somebody changed this note meanwhile: read theirs, and save yours over it or take it in")
@@ -68,6 +72,18 @@ def write(
     session.flush()
     record(session, principal.user_id, f"{kind}.note", f"{kind}/{key}", tags=tags)
     return _json(session, kind, key, subject)
+
+
+def taggers(session: Session, kind: Kind, key: str) -> frozenset[int] | None:
+    """Who may change its tags besides the team's admins; None: whoever may write its note. Raises `NotFound`."""
+    subject = _subject(session, kind, key)
+    if not isinstance(subject, Experiment | Run):
+        return None
+    experiment = _experiment(subject)
+    admins = select(ProjectMember.user_id).where(
+        ProjectMember.project_id == experiment.project_id, ProjectMember.role == "admin"
+    )
+    return frozenset({experiment.owner_id, *session.scalars(admins)})
 
 
 def tags_by_key(session: Session, kind: Kind) -> dict[str, list[str]]:
@@ -93,6 +109,10 @@ def _subject(session: Session, kind: Kind, key: str) -> Experiment | Run | Repor
     if kind == "report":
         return find_report(session, int(key))
     return find_experiment(session, int(key)) if kind == "experiment" else find_run(session, int(key))
+
+
+def _experiment(subject: Experiment | Run) -> Experiment:
+    return subject.experiment if isinstance(subject, Run) else subject
 
 
 def _project_id(subject: Experiment | Run | Report | Workload) -> int | None:

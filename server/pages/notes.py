@@ -25,8 +25,8 @@ PAGES: dict[Kind, str] = {
 
 
 def panel(session: Session, kind: Kind, key: object) -> dict[str, Any]:
-    """What parts/notes.html shows of a subject."""
-    return shown(service.note_json(session, kind, str(key)))
+    """What parts/notes.html shows of a subject. ``taggers``: who besides admins is offered its tags; None: all."""
+    return shown(service.note_json(session, kind, str(key))) | {"taggers": service.taggers(session, kind, str(key))}
 
 
 def shown(note: dict[str, Any]) -> dict[str, Any]:
@@ -43,16 +43,18 @@ def write_note(
     database: DatabaseOf,
     text: Annotated[str, Form(max_length=50_000)] = "",
     tags: Annotated[str, Form(max_length=1000)] = "",
+    keep_tags: Annotated[bool, Form(description="The form offered no tags: they stay.")] = False,
     version: Annotated[int, Form(ge=0)] = 0,
 ) -> Response:
     """Keep the note and show its subject; what cannot be kept comes back with what is wrong, and nothing is lost."""
     try:
         with database.write() as session:
-            service.write(session, principal, kind, key[:80], text, tags.split(","), version)
+            service.write(session, principal, kind, key[:80], text, None if keep_tags else tags.split(","), version)
     except (Conflict, Invalid) as error:
         with database.read() as session:
             theirs = panel(session, kind, key[:80])
-        given = {"text": text, "tags": [tag.strip() for tag in tags.split(",")], "version": theirs["version"]}
+        mine = theirs["tags"] if keep_tags else [tag.strip() for tag in tags.split(",")]
+        given = {"text": text, "tags": mine, "version": theirs["version"]}
         status = 409 if isinstance(error, Conflict) else 422
         return page(request, "note_edit.html", status=status, note=theirs | given, theirs=theirs, error=str(error),
                     back=PAGES[kind].format(key))  # fmt: skip

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from team import Team
 
 from server.db.engine import Database
-from server.db.tables import Note, Run
+from server.db.tables import Experiment, Note, ProjectMember, Run
 from server.runs.delete import purge_deleted
 
 
@@ -54,6 +54,37 @@ def test_tags_of_experiments_and_runs_are_those_of_the_lists(team: Team, subject
     body = {"text": "t", "tags": ["second"], "version": 0}
     client.put(f"/api/v1/notes/experiment/{subjects['experiment']}", json=body)
     assert client.get(f"/api/v1/experiments/{subjects['experiment']}").json()["tags"] == ["second"]
+
+
+@pytest.mark.parametrize("kind", ["experiment", "run"])
+def test_tags_change_only_by_those_whose_they_are(team: Team, subjects: dict[str, str], kind: str) -> None:
+    address, page = f"/api/v1/notes/{kind}/{subjects[kind]}", f"/{kind}s/{subjects[kind]}"
+    assert 'name="tags"' in team.browser("submitter").get(page).text
+    keep = {"text": "mine", "tags": ["keep"], "version": 0}
+    assert team.client("submitter").put(address, json=keep).status_code == 200
+    with team.database.write() as session:
+        experiment = session.get_one(Experiment, int(subjects["experiment"]))
+        experiment.owner_id, project_id = team.ids["admin"], experiment.project_id
+    stranger = team.client("submitter")
+    refused = stranger.put(address, json={"text": "gone", "tags": [], "version": 1})
+    assert refused.status_code == 403
+    assert "change the tags of" in refused.json()["detail"]
+    form = {"text": "gone", "tags": "", "version": "1"}
+    assert team.browser("submitter").post(f"/notes/{kind}/{subjects[kind]}", data=form).status_code == 403
+    same = stranger.put(address, json={"text": "noted", "tags": ["keep"], "version": 1})
+    assert (same.status_code, same.json()["text"], same.json()["tags"]) == (200, "noted", ["keep"])
+    offered = team.browser("submitter").get(page).text
+    assert 'name="tags"' not in offered
+    assert 'name="keep_tags"' in offered
+    sent = {"text": "by form", "keep_tags": "1", "version": "2"}
+    assert team.browser("submitter").post(f"/notes/{kind}/{subjects[kind]}", data=sent).status_code == 303
+    kept = stranger.get(address).json()
+    assert (kept["text"], kept["tags"]) == ("by form", ["keep"])
+    with team.database.write() as session:
+        session.add(ProjectMember(project_id=project_id, user_id=team.ids["submitter"], role="admin"))
+    assert 'name="tags"' in team.browser("submitter").get(page).text
+    assert stranger.put(address, json={"text": "", "tags": ["x"], "version": 3}).json()["tags"] == ["x"]
+    assert team.client("admin").put(address, json={"text": "", "tags": [], "version": 4}).json()["tags"] == []
 
 
 def test_nobody_writes_over_a_note_unseen(team: Team, subjects: dict[str, str]) -> None:
