@@ -31,7 +31,8 @@ from server.state import DatabaseOf
 
 router = APIRouter(include_in_schema=False)
 Submitter = Annotated[Principal, Depends(submitter)]
-Text = Annotated[str, Form(max_length=400_000)]
+FORM_BYTES = 13 * service.MAX_BODY  # forms send up to twelve bytes for a character: %F0%9F%8C%8D
+Text = Annotated[str, Form(max_length=2 * service.MAX_BODY)]  # and two characters for the end of a line
 Line = Annotated[str, Form(max_length=2000)]
 _TEMPLATES = Path(service.__file__).parent / "templates"
 _export = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
@@ -96,7 +97,7 @@ def new_report(
     )
 
 
-@router.post("/reports")
+@router.post("/reports", form_limits={"max_part_size": FORM_BYTES})
 def create_report(
     request: Request, principal: Submitter, database: DatabaseOf, title: Line = "", body: Text = "", project: Line = ""
 ) -> Response:
@@ -120,7 +121,7 @@ def _editor(
     return page(request, "report_edit.html", status=status, **context)
 
 
-@router.post("/reports/preview", dependencies=[Depends(submitter)])
+@router.post("/reports/preview", dependencies=[Depends(submitter)], form_limits={"max_part_size": FORM_BYTES})
 def preview_report(
     request: Request,
     database: DatabaseOf,
@@ -182,7 +183,7 @@ def edit_report(report_id: int, request: Request, database: DatabaseOf) -> Respo
     )
 
 
-@router.post("/reports/{report_id}")
+@router.post("/reports/{report_id}", form_limits={"max_part_size": FORM_BYTES})
 def change_report(
     report_id: int,
     request: Request,

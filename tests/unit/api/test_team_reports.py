@@ -90,6 +90,18 @@ def test_a_text_that_is_too_long_is_not_rendered(team: Team, monkeypatch: pytest
     assert f"{'x' * (MAX_BODY + 1)}</textarea>" in answer.text  # nothing of it is lost
 
 
+@pytest.mark.parametrize("letter", ["字", "\N{EARTH GLOBE EUROPE-AFRICA}", "a"])
+def test_a_text_in_any_script_is_kept_up_to_its_limit(team: Team, letter: str) -> None:
+    browser, body = team.browser("submitter"), letter * MAX_BODY
+    made = browser.post("/reports", data={"title": "t", "body": body})
+    assert made.status_code == 303, made.text[-2000:]
+    path = made.headers["location"]
+    assert browser.post(path, data={"title": "t", "body": body, "version": 1}).status_code == 303
+    kept = team.client("viewer").get(f"/api/v1{path}").json()
+    assert (kept["version"], kept["body"] == body) == (2, True)
+    assert browser.post("/reports/preview", data={"title": "t", "body": letter * (MAX_BODY + 1)}).status_code == 422
+
+
 def test_authors_and_admins_delete(team: Team) -> None:
     report = team.client("admin").post("/api/v1/reports", json={"title": "t"}).json()["id"]
     assert team.client("submitter").delete(f"/api/v1/reports/{report}").status_code == 403
