@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from sqlalchemy import delete, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from server.access import Principal
@@ -20,6 +21,7 @@ from server.runs.service import check_owner
 
 Kind = Literal["experiment", "run", "report", "workload"]
 MAX_TEXT, MAX_TAGS, MAX_TAG = 20_000, 20, 40
+CHANGED = "somebody changed this note meanwhile: read theirs, and save yours over it or take it in"
 
 
 def note_json(session: Session, kind: Kind, key: str) -> dict[str, Any]:
@@ -59,12 +61,13 @@ def write(
         check_owner(principal, _experiment(subject), "change the tags of")
     note = session.scalars(select(Note).where(Note.kind == kind, Note.key == key).with_for_update()).one_or_none()
     if (note.version if note is not None else 0) != version:
-        raise Conflict("somebody changed this note meanwhile: read theirs, and save yours over it or take it in")
+        raise Conflict(CHANGED)
     now = store_now(session)  # a query: it would flush a row that is not filled yet
     if note is None:
-        note = Note(kind=kind, key=key, tags=[], version=0)
-        session.add(note)
-    note.text, note.version, note.editor_id, note.at = text, version + 1, principal.user_id, now
+        note = Note(kind=kind, key=key, tags=[], text=text, version=1, editor_id=principal.user_id, at=now)
+        _add_first(session, note)
+    else:
+        note.text, note.version, note.editor_id, note.at = text, version + 1, principal.user_id, now
     if tags is not None and isinstance(subject, Experiment | Run):
         subject.tags = tags
     elif tags is not None:
@@ -109,6 +112,14 @@ def _subject(session: Session, kind: Kind, key: str) -> Experiment | Run | Repor
     if kind == "report":
         return find_report(session, int(key))
     return find_experiment(session, int(key)) if kind == "experiment" else find_run(session, int(key))
+
+
+def _add_first(session: Session, note: Note) -> None:
+    try:
+        with session.begin_nested():
+            session.add(note)
+    except IntegrityError:  # there was no row to lock, and somebody else's first note came before
+        raise Conflict(CHANGED) from None
 
 
 def _experiment(subject: Experiment | Run) -> Experiment:

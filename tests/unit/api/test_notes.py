@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 from team import Team
 
 from server.db.engine import Database
@@ -102,6 +105,31 @@ def test_nobody_writes_over_a_note_unseen(team: Team, subjects: dict[str, str]) 
     listed = team.browser("viewer").get("/reports?tag=a").text
     assert "Findings" in listed
     assert "Findings" not in team.browser("viewer").get("/reports?tag=other").text
+
+
+def test_of_two_first_notes_at_once_one_is_refused(
+    team: Team, subjects: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, start, answers = f"/api/v1/notes/report/{subjects['report']}", threading.Barrier(2), list[int]()
+
+    def both_have_read(session: Session) -> datetime:
+        if not team.database.is_sqlite:  # whose writers are alone
+            start.wait(20)
+        return datetime.now(UTC)
+
+    def put(text: str) -> None:
+        body = {"text": text, "tags": [text], "version": 0}
+        answers.append(team.client("submitter").put(address, json=body).status_code)
+
+    monkeypatch.setattr("server.notes.service.store_now", both_have_read)
+    threads = [threading.Thread(target=put, args=(text,)) for text in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [200, 409]
+    kept = team.client("viewer").get(address).json()
+    assert (kept["version"], kept["tags"]) == (1, [kept["text"]])
 
 
 @pytest.mark.parametrize(
