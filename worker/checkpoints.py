@@ -58,13 +58,14 @@ def known_checkpoints(session: Session, run_id: int) -> tuple[str, ...]:
 def drop_checkpoints(
     database: Database, run_id: int, data_dir: Path, artifacts: ArtifactStore | None = None, worker: str = ""
 ) -> None:
-    """Free the disk of a run that is completed, but for what it keeps, or cancelled; a failed one may be retried."""
+    """Free the disk of a run that is completed or cancelled, but for what it keeps; a failed one may be retried."""
     try:
         with database.read() as session:
             state = session.scalar(select(Run.state).where(Run.id == run_id))
-            kept = names_kept_here(session, [run_id], worker).get(run_id, set()) if state == "completed" else set()
         if state == "cancelled":
             forget_cancelled(database, [run_id])
+        with database.read() as session:
+            kept = names_kept_here(session, [run_id], worker).get(run_id, set())
     except StoreUnavailable:
         _log.warning("the checkpoints of run %d stay: the store does not answer", run_id)
         return
@@ -78,8 +79,9 @@ def drop_forgotten(
 ) -> list[int]:
     """Free the disk of runs that ended elsewhere: cancelled while they were paused or queued, or deleted for good.
 
-    Also of what a completed run kept and somebody dropped, and of what a fork fetched that has ended. Returns the runs
-    of which nothing is left. Raises `StoreUnavailable`; nothing is dropped then.
+    Also of what a completed run kept and somebody dropped, and of what a fork fetched that has ended. What a fork that
+    has not ended begins at stays. Returns the runs of which nothing is left. Raises `StoreUnavailable`; nothing is
+    dropped then.
     """
     folders = {int(path.name[4:]): path for path in (data_dir / "checkpoints").glob("run-*") if path.name[4:].isdigit()}
     found = {*folders, *shared_runs(artifacts)}
@@ -89,16 +91,18 @@ def drop_forgotten(
     with database.read() as session:  # over the tables: a deleted run may be restored and keeps its checkpoints
         rows = session.connection().execute(select(run.id, run.state).where(run.id.in_(list(found))))
         states = {run_id: state for run_id, state in rows}  # noqa: C416 - rows are typed only when unpacked
+    forget_cancelled(database, [run_id for run_id, state in states.items() if state == "cancelled"])
+    with database.read() as session:
         kept = names_kept_here(session, found, worker)
         keeps = set(session.connection().scalars(select(checkpoint.run_id).where(checkpoint.run_id.in_(list(found)))))
-    forget_cancelled(database, [run_id for run_id, state in states.items() if state == "cancelled"])
     over = [run_id for run_id in found if states.get(run_id) in ENDED]
     for run_id in over:
-        is_completed = states.get(run_id) == "completed"
-        drop_others(folder_of(data_dir, run_id), kept.get(run_id, set()) if is_completed else set())
-        if not (is_completed and run_id in keeps):
+        drop_others(folder_of(data_dir, run_id), kept.get(run_id, set()))
+        if run_id not in keeps:
             drop_shared(artifacts, run_id)
-    return [run_id for run_id in over if run_id not in keeps or states.get(run_id) != "completed"]
+        elif states[run_id] == "cancelled":
+            drop_shared(artifacts, run_id, kept.get(run_id, set()))
+    return [run_id for run_id in over if run_id not in keeps]
 
 
 def folder_of(data_dir: Path, run_id: int) -> Path:

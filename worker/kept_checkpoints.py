@@ -8,14 +8,14 @@ from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from amp_core.config import RunConfig
-from server.checkpoints.queries import open_forks
+from server.checkpoints.queries import names_needed, open_forks
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
-from server.db.tables import Checkpoint
+from server.db.tables import Checkpoint, Run
 from server.settings import Settings
 from worker.artifact_store import ArtifactStore
 from worker.registry import worker_name
@@ -65,12 +65,24 @@ def drop_others(folder: Path, kept: Collection[str]) -> None:
 
 
 def forget_cancelled(database: Database, run_ids: Collection[int]) -> None:
-    """A cancelled run keeps nothing: without its rows nobody asks for its files. Raises `StoreUnavailable`."""
+    """A cancelled run keeps what forks that have not ended begin at, and nothing else. Raises `StoreUnavailable`.
+
+    Without their rows nobody asks for the other files.
+    """
     with database.read() as session:
-        known = session.scalars(select(Checkpoint.id).where(Checkpoint.run_id.in_(run_ids)).limit(1)).first()
-    if known is not None:
+        of_runs = {row.run_id for row in _unneeded(session, run_ids)}
+    if of_runs:
         with database.write() as session:
-            session.execute(delete(Checkpoint).where(Checkpoint.run_id.in_(run_ids)))
+            # After a fork that is being submitted; none begins at a cancelled run from now on.
+            session.execute(select(Run.id).where(Run.id.in_(of_runs)).order_by(Run.id).with_for_update())
+            for row in _unneeded(session, of_runs):
+                session.delete(row)
+
+
+def _unneeded(session: Session, run_ids: Collection[int]) -> list[Checkpoint]:
+    needed = names_needed(session, run_ids)
+    rows = session.scalars(select(Checkpoint).where(Checkpoint.run_id.in_(run_ids)))
+    return [row for row in rows if row.name not in needed.get(row.run_id, ())]
 
 
 def share_kept(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -34,20 +34,38 @@ def space_of(session: Session, experiment_id: int | None = None) -> Space:
     return Space(num=num, num_bytes=int(num_bytes))
 
 
-def open_forks(session: Session, run_ids: Sequence[int]) -> dict[int, list[int]]:
+def open_forks(session: Session, run_ids: Collection[int]) -> dict[int, list[int]]:
     """By run: the experiments with runs that have not ended and that begin at a checkpoint of it."""
+    found: dict[int, list[int]] = {}
+    for run_id, experiment_id in sorted(
+        {(run_id, experiment_id) for run_id, experiment_id, _ in _open(session, run_ids)}
+    ):
+        found.setdefault(run_id, []).append(experiment_id)
+    return found
+
+
+def names_needed(session: Session, run_ids: Collection[int]) -> dict[int, set[str]]:
+    """By run: the files of it at which runs begin that have not ended."""
+    found: dict[int, set[str]] = {}
+    for run_id, _, name in _open(session, run_ids):
+        found.setdefault(run_id, set()).add(name)
+    return found
+
+
+def _open(session: Session, run_ids: Collection[int]) -> set[tuple[int, int, str]]:
+    """Of forks that have not ended: the run they begin at, their experiment, and the checkpoint's name."""
     wanted = set(run_ids)
     of_plan = Experiment.plan["fork"]["run"].as_integer()
-    planned = select(of_plan, Experiment.id).where(
+    planned = select(of_plan, Experiment.id, Experiment.plan["fork"]["name"].as_string()).where(
         of_plan.in_(wanted),
         Experiment.id.in_(select(Run.experiment_id).where(Run.state.in_(OPEN), Run.role != "analysis")),
     )
     of_run = Run.config["fork"]["run"].as_integer()  # analyses are no part of the plan
-    analysed = select(of_run, Run.experiment_id).where(of_run.in_(wanted), Run.state.in_(OPEN), Run.role == "analysis")
-    rows = {
-        (run_id, experiment_id) for query in (planned, analysed) for run_id, experiment_id in session.execute(query)
+    analysed = select(of_run, Run.experiment_id, Run.config["fork"]["name"].as_string()).where(
+        of_run.in_(wanted), Run.state.in_(OPEN), Run.role == "analysis"
+    )
+    return {
+        (run_id, experiment_id, name)
+        for query in (planned, analysed)
+        for run_id, experiment_id, name in session.execute(query)
     }
-    found: dict[int, list[int]] = {}
-    for run_id, experiment_id in sorted(rows):
-        found.setdefault(run_id, []).append(experiment_id)
-    return found

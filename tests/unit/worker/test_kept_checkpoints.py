@@ -117,6 +117,29 @@ def test_what_was_fetched_goes_when_the_fork_has_ended(rows: Rows, tmp_path: Pat
     assert rows.left(run_id) == []
 
 
+@pytest.mark.parametrize("by_round", [False, True])
+def test_a_cancelled_run_keeps_what_an_open_fork_begins_at(
+    rows: Rows, store: ArtifactStore, tmp_path: Path, by_round: bool
+) -> None:
+    run_id = rows.run("cancelled", files=(5, 8), kept=(5, 8))
+    for step in (5, 8):
+        store.put(folder_of(tmp_path, run_id) / name_at(step), f"{shared_folder(run_id)}/{name_at(step)}")
+    fork_id = rows.forked(run_id)
+    if by_round:
+        assert drop_forgotten(rows.database, tmp_path, store, MINE) == []
+    else:
+        drop_checkpoints(rows.database, run_id, tmp_path, store, MINE)
+    assert (rows.left(run_id), store.names(shared_folder(run_id))) == ([5], [name_at(5)])
+    with rows.database.read() as session:
+        assert [row.step for row in session.scalars(select(Checkpoint))] == [5]
+    with rows.database.write() as session:
+        Queue.over(session).run(fork_id).state = "completed"
+    assert drop_forgotten(rows.database, tmp_path, store, MINE) == [run_id]
+    assert (rows.left(run_id), store.names("checkpoints")) == ([], [])
+    with rows.database.read() as session:
+        assert session.scalars(select(Checkpoint)).all() == []
+
+
 def test_what_is_kept_is_shared_and_marked(rows: Rows, store: ArtifactStore, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, worker_name=MINE, max_artifact_bytes=10)
     run_id = rows.run("running", files=(5, 8), kept=(5, 8))
