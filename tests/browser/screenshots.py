@@ -35,6 +35,7 @@ PAGES = {
     "run-dead": "/runs?dead",
     "run-benchmark": "/runs?benchmark",
     "compare": "/compare?runs=1,2,3",
+    "compare-difference": "/compare?runs=1,2,3&minus=1",
     "compare-none": "/compare",
     "trends": "/trends?workload=digits-cnn",
     "devices": "/devices?workload=digits-cnn",
@@ -46,6 +47,7 @@ PAGES = {
     "workers": "/workers",
     "workloads": "/workloads",
     "account": "/account",
+    "notifications": "/notifications",
     "help": "/help",
     "not-found": "/experiments/999",
 }
