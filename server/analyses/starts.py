@@ -36,6 +36,8 @@ def start_at(session: Session, given: AnalysisOfRunIn, of: Run, lease_s: float) 
     asked = given.from_checkpoint
     if asked is None:
         own = of.config.get("fork")
+        if own and own.get("elsewhere"):
+            raise Conflict(f"run {of.id} was imported, and the checkpoint that it began at was not")
         return StartAt(config={"fork": own} if own else {}, needs=of.needs)
     options = parse_options(given.kind, given.options)
     start = getattr(options, "start", None)

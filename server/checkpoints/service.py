@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from server.access import Principal
 from server.audit.service import record
-from server.checkpoints.queries import kept_of, open_forks
+from server.checkpoints.queries import hold_kept, kept_of, open_forks
 from server.db.tables import Checkpoint, Experiment, Run
 from server.errors import Conflict
 from server.runs.queries import find_run
@@ -68,12 +68,9 @@ def refuse_needed(session: Session, run_ids: Sequence[int]) -> None:
 
 
 def refuse_without_origin(session: Session, experiment: Experiment) -> None:
-    """Raises `Conflict` if its runs would begin at a checkpoint that is not there any more."""
+    """Raises `Conflict` if its runs would begin at a checkpoint that is not there any more; else it is held."""
     fork = experiment.plan.get("fork")
-    if not fork:
-        return
-    query = select(Checkpoint.id).join(Run, Run.id == Checkpoint.run_id)
-    if session.scalar(query.where(Run.id == fork["run"], Checkpoint.name == fork["name"])) is None:
+    if fork and not hold_kept(session, fork["run"], fork["name"]):
         raise Conflict(
             f"experiment {experiment.id} begins after step {fork['step']} of run {fork['run']}, whose checkpoint is "
             "not kept any more: its runs cannot be run again; fork from another checkpoint"

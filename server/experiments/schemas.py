@@ -178,6 +178,7 @@ class ForkOut(BaseModel):
     experiment_id: int
     name: str
     worker: str = Field(description="The only worker that has the checkpoint; empty if it is shared.")
+    elsewhere: bool = Field(default=False, description="It was imported: `run` is a number of another database.")
 
 
 class Links(BaseModel):

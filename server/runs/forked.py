@@ -8,7 +8,10 @@ from typing import Any
 
 def step_title(fork: Mapping[str, Any] | None) -> str:
     """The title of an axis of steps; those of a fork count from its checkpoint."""
-    return "step" if not fork else f"steps after step {fork['step']:,} of run {fork['run']}"
+    if not fork:
+        return "step"
+    place = " of another database" if fork.get("elsewhere") else ""
+    return f"steps after step {fork['step']:,} of run {fork['run']}{place}"
 
 
 def step_title_of(configs: Sequence[Mapping[str, Any]]) -> str:

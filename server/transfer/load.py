@@ -19,6 +19,7 @@ from server.metrics.write import store_arrivals
 from server.projects.service import project_named
 from server.runs.parameters import add_parameters
 from server.transfer.files import Source
+from server.transfer.forks import check_forks, renumber_forks
 from server.transfer.tables import PointsOf, Row
 
 _ROWS_AT_ONCE = 200
@@ -29,8 +30,9 @@ def load(database: Database, source: Source) -> tuple[int, int]:
     """Add everything of an export; return how many experiments and runs that were.
 
     Runs that had not ended where they came from are cancelled here. Owners are found by name; where there is none of
-    that name, the oldest admin owns the experiment. Raises `StoreError` without any account.
+    that name, the oldest admin owns the experiment. Raises `StoreError` without any account, and for a malformed fork.
     """
+    check_forks(source)
     experiments: dict[int, int] = {}
     runs: dict[int, int] = {}
     for row in source.rows("experiments"):
@@ -39,6 +41,8 @@ def load(database: Database, source: Source) -> tuple[int, int]:
     for row in source.rows("runs"):
         with database.write() as session:
             runs[row["id"]] = _add_run(session, row, experiments[row["experiment_id"]])
+    with database.write() as session:
+        renumber_forks(session, experiments, runs)
     for table, kind in _OF_RUNS.items():
         for rows in _batches(source.rows(table)):
             with database.write() as session:

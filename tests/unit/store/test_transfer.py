@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 from histories import add_experiment, add_run, change_run, finished, frame, segment, started
+from sqlalchemy import select
 
 from amp_core import events
 from server.db.engine import Database
 from server.db.errors import StoreError
+from server.db.tables import Experiment, Run
 from server.db.upgrade import upgrade
 from server.metrics.fold import fold
 from server.metrics.read import series_names, window
 from server.metrics.write import store_frames, store_log
+from server.runs.forked import step_title
 from server.transfer.files import FORMATS, source_of
 from server.transfer.load import load
 from server.transfer.tables import Selection, select_all, select_run
@@ -109,6 +112,62 @@ def test_an_export_comes_back_the_same(database: Database, history: int, tmp_pat
         shown = window(session, history, "a").to_json() | {"run_id": 0}
         assert repr(window(session_of_other, 2, "a").to_json() | {"run_id": 0}) == repr(shown)
     other.dispose()
+
+
+FORK = {"run": 1, "step": 50, "name": "kept-50.pt", "seed": 0, "steps": 100}
+PLANNED = FORK | {"horizon": 10, "experiment_id": 1, "worker": ""}
+
+
+def exported(database: Database, path: Path) -> Path:
+    with database.read() as session:
+        chosen = select_all(session)
+    write(database, chosen, "json", path)
+    return path
+
+
+def forked(database: Database, fork: Any, planned: Any) -> tuple[int, int]:
+    """An experiment with one run, as forks."""
+    experiment_id = add_experiment(database, state="ended")
+    run_id = add_run(database, experiment_id, state="completed", config={"fork": fork})
+    with database.write() as session:
+        session.get_one(Experiment, experiment_id).plan = {"fork": planned}
+    return experiment_id, run_id
+
+
+def test_forks_follow_their_origins_or_say_that_these_are_elsewhere(database: Database, tmp_path: Path) -> None:
+    origin_experiment = add_experiment(database, state="ended")
+    origin = add_run(database, origin_experiment, state="completed")
+    here = {"run": origin}
+    forked(database, FORK | here, PLANNED | here | {"experiment_id": origin_experiment})
+    forked(database, FORK | {"run": 4711}, PLANNED | {"run": 4711})
+    assert load(database, source_of(exported(database, tmp_path / "all.json"))) == (3, 3)
+    with database.read() as session:
+        first, known, unknown = session.scalars(select(Run).order_by(Run.id.desc()).limit(3)).all()[::-1]
+        assert first.id > origin
+        assert known.config["fork"] == FORK | {"run": first.id}
+        plan = known.experiment.plan["fork"]
+        assert (plan["run"], plan["experiment_id"]) == (first.id, first.experiment_id)
+        assert unknown.config["fork"] == FORK | {"run": 4711, "elsewhere": True}
+        assert unknown.experiment.plan["fork"] == PLANNED | {"run": 4711, "elsewhere": True}
+        assert step_title(unknown.config["fork"]) == "steps after step 50 of run 4711 of another database"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["run 1", 5, [], {}, {"run": "1"}, FORK | {"step": 200}, FORK | {"run": 0}, FORK | {"name": 1}]
+)
+@pytest.mark.parametrize("place", ["plan", "config"])
+def test_a_malformed_fork_is_refused_and_nothing_is_added(
+    database: Database, tmp_path: Path, wrong: Any, place: str
+) -> None:
+    if place == "plan":
+        forked(database, FORK, PLANNED | wrong if isinstance(wrong, dict) and len(wrong) > 1 else wrong)
+    else:
+        forked(database, wrong, PLANNED)
+    path = exported(database, tmp_path / "all.json")
+    with pytest.raises(StoreError, match=f"its {place} (has a malformed fork|forks from no step)"):
+        load(database, source_of(path))
+    with database.read() as session:
+        assert len(session.scalars(select(Experiment.id)).all()) == 1
 
 
 def test_one_run_and_nothing_by_halves(database: Database, history: int, tmp_path: Path) -> None:
