@@ -44,6 +44,16 @@ def open_forks(session: Session, run_ids: Collection[int]) -> dict[int, list[int
     return found
 
 
+def hold_kept(session: Session, run_id: int, name: str) -> bool:
+    """Lock a run until the transaction ends, and say whether its checkpoint of this name is still kept.
+
+    Whoever drops or deletes it waits for that lock, and then sees the runs that begin there.
+    """
+    run = session.scalar(select(Run.id).where(Run.id == run_id).with_for_update(read=True, key_share=True))
+    named = (Checkpoint.run_id == run_id, Checkpoint.name == name)
+    return run is not None and session.scalar(select(Checkpoint.id).where(*named)) is not None
+
+
 def names_needed(session: Session, run_ids: Collection[int]) -> dict[int, set[str]]:
     """By run: the files of it at which runs begin that have not ended."""
     found: dict[int, set[str]] = {}

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload
 
 from amp_core.config import Recipe
-from server.checkpoints.queries import kept_of
+from server.checkpoints.queries import hold_kept, kept_of
 from server.db.tables import Checkpoint, Run
 from server.experiments.schemas import ForkIn
 
@@ -83,9 +83,7 @@ def hold_origin(session: Session, fork: PlannedFork) -> bool:
 
     Whoever drops or deletes it waits for that lock, and then sees the fork that needs it.
     """
-    run = session.scalar(select(Run.id).where(Run.id == fork.run).with_for_update(read=True, key_share=True))
-    named = (Checkpoint.run_id == fork.run, Checkpoint.name == fork.name)
-    return run is not None and session.scalar(select(Checkpoint.id).where(*named)) is not None
+    return hold_kept(session, fork.run, fork.name)
 
 
 def planned_fork(given: ForkIn, origin: Origin | None, wanted: Wanted, tell: Tell) -> PlannedFork | None:

@@ -12,11 +12,14 @@ import pytest
 from sqlalchemy import func, select, update
 from team import Team
 
+from server.access import Principal
 from server.accounts import service
 from server.db.engine import Database
 from server.db.tables import Checkpoint, Experiment, Run, Worker
 from server.errors import Unauthenticated
+from server.experiments import service as experiments
 from server.queue.claim import claim
+from server.runs import control
 
 URL = "/api/v1/experiments"
 
@@ -206,3 +209,39 @@ def test_a_checkpoint_is_not_dropped_under_a_fork_that_is_being_submitted(team: 
         assert answers["fork"] in (201, 409, 422)
         assert answers["drop"] in (204, 409)
         assert (answers["fork"] == 201) != (answers["drop"] == 204), answers
+
+
+@pytest.mark.parametrize("what", ["experiment", "run"])
+def test_a_checkpoint_is_not_dropped_under_a_retry_that_is_not_committed(team: Team, what: str) -> None:
+    client = team.client("submitter")
+    team.add_worker()
+    body = {"workload": "digits-cnn", "seeds": 1, "recipes": ["fp32", "bf16"], "control": False, "measure_gain": False}
+    run_id = client.post(URL, json={**body, "keep_checkpoints": [40]}).json()["runs"][0]["id"]
+    name = f"step-{40:010d}-{'ab' * 16}.pt"
+    with team.database.write() as session:
+        session.execute(update(Run).values(state="completed"))
+        session.add(
+            Checkpoint(
+                run_id=run_id, step=40, attempt=1, name=name, num_bytes=1, worker_name="worker-1",
+                created_at=datetime.now(UTC),
+            )
+        )  # fmt: skip
+    fork = client.post(URL, json={**body, "fork": {"run": run_id, "horizon": 5}}).json()
+    assert client.post(f"{URL}/{fork['id']}/cancel").status_code == 200
+    answers: list[int] = []
+
+    def drop() -> None:
+        answers.append(team.client("submitter").delete(f"/api/v1/runs/{run_id}/checkpoints").status_code)
+
+    principal = Principal(user_id=team.ids["submitter"], name="submitter", role="submitter", via="token")
+    dropping = threading.Thread(target=drop)
+    with team.database.write() as session:
+        if what == "experiment":
+            experiments.retry(session, fork["id"], principal)
+        else:
+            control.retry(session, fork["runs"][0]["id"], principal)
+        dropping.start()
+        dropping.join(1.0)
+        assert answers == [], "it waits for the retry's end"
+    dropping.join()
+    assert answers == [409]
