@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, String, case, cast, func, not_, select, tuple_
+from sqlalchemy import Select, String, and_, case, cast, func, not_, or_, select, tuple_
 from sqlalchemy.orm import Session, contains_eager, selectinload
 
 from server.db.tables import Experiment, Project, Run, User, Workload
@@ -141,13 +141,23 @@ def list_experiments(
     sort: Sort = "-created_at",
     cursor: str | None = None,
     limit: int = 50,
+    newest: bool = False,
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """One page of experiments and the cursor of the next. Raises `Invalid` for a cursor of another list."""
+    """One page of experiments and the cursor of the next. Raises `Invalid` for a cursor of another list.
+
+    ``newest``: those with the same key stand the newest first, as in a group; ``sort`` is then one of rising texts.
+    """
     query, name, down = filtered(chosen), sort.removeprefix("-"), sort.startswith("-")
     by_text = name != "created_at"
     key = _TEXT_KEYS.get(name, Experiment.created_at)
-    order = (key.desc(), Experiment.id.desc()) if down else (key, Experiment.id)
-    if cursor is not None:
+    order: tuple[Any, ...] = (key.desc(), Experiment.id.desc()) if down else (key, Experiment.id)
+    if newest:
+        order = (key, Experiment.created_at.desc(), Experiment.id.desc())
+    if cursor is not None and newest:
+        text, moment, last_id = decode_cursor(cursor, str, str, int)
+        older = tuple_(Experiment.created_at, Experiment.id) < (_moment(moment), last_id)
+        query = query.where(or_(key > text, and_(key == text, older)))
+    elif cursor is not None:
         text, last_id = decode_cursor(cursor, str, int)
         after = (text if by_text else _moment(text), last_id)
         place = tuple_(key, Experiment.id)
@@ -156,7 +166,8 @@ def list_experiments(
     page, following = [row for row, _ in rows[:limit]], None
     if len(rows) > limit:
         last, value = rows[limit - 1]
-        following = encode_cursor(value if by_text else value.isoformat(), last.id)
+        moments = [last.created_at.isoformat()] if newest else []
+        following = encode_cursor(value if by_text else value.isoformat(), *moments, last.id)
     return experiments_json(session, page), following
 
 

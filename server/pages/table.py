@@ -51,6 +51,9 @@ Viewer = Annotated[Principal, Depends(viewer)]
 def experiments_page(request: Request, principal: Viewer, database: DatabaseOf, settings: SettingsOf) -> Response:
     """Experiments of the whole team, newest first unless the address says otherwise."""
     view = view_of("experiments", DEFAULT_SORT, request.query_params)
+    if view.get("group") not in ("", *GROUPS, *OVERLAPPING):
+        rule, remedy = "experiments have no such groups", f"use one of {', '.join((*GROUPS, *OVERLAPPING))}"
+        raise Invalid([Fault(field="group", value=view.get("group")[:80], rule=rule, remedy=remedy)])
     columns = [name for name in view.get("cols").split(",") if name][:20] or list(DEFAULT_COLUMNS)
     with database.read() as session:
         metrics = metric_names(session)
@@ -77,7 +80,7 @@ def experiments_page(request: Request, principal: Viewer, database: DatabaseOf, 
 
 
 def _sort(view: ListView) -> queries.Sort:
-    """The order of the rows; groups stand together, so that their key comes first."""
+    """The order of the rows; groups stand together, so that their key comes first, and then the newest."""
     wanted = view.get("group") if view.get("group") in GROUPS else view.get("sort")
     return next((known for known in SORTS if known == wanted), DEFAULT_SORT)
 
@@ -110,7 +113,12 @@ def _listed(session: Session, view: ListView) -> tuple[list[dict[str, Any]], str
         if view.get("group") in OVERLAPPING:
             return _overlapping(session, view), None, None
         items, following = queries.list_experiments(
-            session, filter_of(view), sort=_sort(view), cursor=view.get("cursor") or None, limit=PAGE_SIZE
+            session,
+            filter_of(view),
+            sort=_sort(view),
+            cursor=view.get("cursor") or None,
+            limit=PAGE_SIZE,
+            newest=view.get("group") in GROUPS,
         )
     except Invalid as error:
         if error.faults[0].field != "q":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import time
@@ -15,6 +16,7 @@ from team import Team
 from amp_core.events import Column, Frame, Segment
 from server.db.tables import Experiment, Run
 from server.metrics.write import store_frames
+from server.pages import table
 
 VALUES = {"32-true": [0.90, 0.94], "bf16-mixed": [0.80, math.nan]}
 
@@ -72,6 +74,36 @@ def test_a_filter_holds_in_groups_and_its_faults_are_told(team: Team, experiment
     assert "1 experiment " in _group(page, "paper")
     assert 'data-group="odd one"' not in page
     assert "The search was not understood" in team.browser("viewer").get("/experiments?group=recipe&q=a:b:c>").text
+
+
+@pytest.mark.parametrize("by", ["workload", "owner", "project", "state", "tag", "recipe"])
+def test_every_group_shows_the_newest_first_over_all_its_pages(
+    team: Team, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    made = [
+        team.client("submitter")
+        .post("/api/v1/experiments", json={"workload": "digits-cnn", "seeds": 1, "recipes": ["fp32", "bf16"]})
+        .json()["id"]
+        for _ in range(5)
+    ]
+    with team.database.write() as session:  # the first was imported last: its number is no age
+        session.get_one(Experiment, made[-1]).created_at = datetime(2020, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr(table, "PAGE_SIZE", 2)
+    shown: list[int] = []
+    address = f"/experiments?group={by}"
+    while address and len(shown) < 20:
+        page = team.browser("viewer").get(address).text
+        shown += map(int, re.findall(r'data-row="(\d+)"', page))
+        following = re.search(r'href="([^"]*cursor=[^"]*)"', page)
+        address = html.unescape(following[1]) if following else ""
+    assert shown[:5] == [*made[-2::-1], made[-1]]
+    assert len(shown) == (10 if by == "recipe" else 5)  # of two recipes
+
+
+def test_a_group_that_there_is_not_is_refused(team: Team) -> None:
+    answer = team.browser("viewer").get("/experiments?group=nonsense")
+    assert answer.status_code == 422
+    assert "experiments have no such groups" in answer.text
 
 
 def test_a_long_group_leads_to_its_list(team: Team) -> None:
