@@ -10,6 +10,7 @@ import typer
 from server.cli.errors import CommandError
 from server.cli.terminal import out
 from server.client import Json, connect
+from server.search.terms import told_part
 from server.settings import Settings
 
 Numbers = Annotated[list[int] | None, typer.Argument(help="Numbers of runs.")]
@@ -59,14 +60,15 @@ def _print_figures(runs: list[dict[str, Any]]) -> None:
     table.add_row("state", *(run["state"] for run in runs))
     names = dict.fromkeys(name for run in runs for name in run["metrics"])
     for name in names:
-        table.add_row(name, *(_last(run["metrics"].get(name)) for run in runs))
+        table.add_row(name, *(_figure(name, run["metrics"].get(name)) for run in runs))
     out().print(table)
 
 
-def _last(summary: dict[str, Any] | None) -> str:
-    if summary is None:
+def _figure(name: str, summary: dict[str, Any] | None) -> str:
+    value = summary[told_part(name)] if summary is not None else None
+    if value is None:
         return "-"
-    return summary["last"] if isinstance(summary["last"], str) else f"{summary['last']:.6g}"
+    return value if isinstance(value, str) else f"{value:.6g}"
 
 
 def _print_rows(title: str, runs: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:

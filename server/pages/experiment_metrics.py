@@ -1,4 +1,4 @@
-"""Metric columns of the table of experiments: of each recipe the mean of its seeds' last values."""
+"""Metric columns of the table of experiments: of each recipe the mean of its seeds' last values, or mean speeds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from server.db.tables import Run, Series
 from server.experiments.groups import COMPARED
 from server.pages.metric_text import metric_text, together
 from server.runs.spread import deviation, mean
+from server.search.conditions import told_column
 
 Cells = dict[int, dict[str, list[dict[str, Any]]]]  # by experiment and metric
 
@@ -22,7 +23,7 @@ def metric_cells(session: Session, ids: Sequence[int], metrics: Collection[str])
     if not ids or not metrics:
         return {}
     query = (
-        select(Run.experiment_id, Run.recipe_name, Series.name, Series.finite_last)
+        select(Run.experiment_id, Run.recipe_name, Series.name, told_column())
         .join(Series, Series.run_id == Run.id)
         .where(
             Run.experiment_id.in_(ids), Run.role.in_(COMPARED), Run.kind == "train", Series.is_newest,

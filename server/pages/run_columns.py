@@ -14,7 +14,9 @@ from server.db.tables import Experiment, Project, Run, RunParameter, Series, Use
 from server.pages.formats import between, number
 from server.pages.metric_text import heading_of, metric_text
 from server.runs.groups import PRIMARY
+from server.search.conditions import summary_column
 from server.search.distinct import metric_names, parameter_names
+from server.search.terms import told_part
 
 DEFAULT = ("state", PRIMARY, "train/loss", "perf/samples_per_s", "workload", "owner", "started")
 MAX_COLUMNS = 24
@@ -119,13 +121,13 @@ def _series(session: Session, ids: Sequence[int], names: set[str]) -> dict[int, 
     """Of each run the summaries that the columns show, and those that are not finite."""
     query = select(
         Series.run_id, Series.name, Series.last_value, Series.num_nan, Series.num_pos_inf + Series.num_neg_inf,
-        Series.first_non_finite_step,
+        Series.first_non_finite_step, summary_column("mean"),
     ).where(
         Series.run_id.in_(ids), Series.is_newest, or_(Series.name.in_(names), Series.first_non_finite_step.is_not(None))
     )  # fmt: skip
     found: dict[int, dict[str, Any]] = {}
-    for run_id, name, last, num_nan, num_inf, first in session.execute(query):
-        value = _DOUBLE.unpack(last)[0] if last else None
+    for run_id, name, last, num_nan, num_inf, first, mean in session.execute(query):
+        value = mean if told_part(name) == "mean" else _DOUBLE.unpack(last)[0] if last else None
         found.setdefault(run_id, {})[name] = (value, num_nan, num_inf, first)
     return found
 

@@ -68,10 +68,9 @@ def stats(run: dict[str, Any], primary: dict[str, Any]) -> list[dict[str, str]]:
         )
     emulated = run["numerics"] == "emulated"
     if "perf/samples_per_s" in metrics:
-        value = "–" if emulated else number(metrics["perf/samples_per_s"]["last"], 3)
-        found.append(
-            {"label": "Speed", "value": value, "detail": "emulated: not measured here" if emulated else "samples/s"}
-        )
+        value = "–" if emulated else number(metrics["perf/samples_per_s"]["mean"], 3)
+        detail = "emulated: not measured here" if emulated else "samples/s, mean"
+        found.append({"label": "Throughput", "value": value, "detail": detail})
     if "memory/process_bytes" in metrics and not emulated:
         peak = size(metrics["memory/process_bytes"]["max"])
         found.append({"label": "Process memory", "value": peak, "detail": "peak"})

@@ -21,6 +21,7 @@ from server.runs.queries import STATES, RunFilter
 from server.runs.sorting import is_primary
 from server.runs.spread import deviation, mean
 from server.runs.table import filtered
+from server.search.conditions import told_column
 
 MAX_GROUPS = 200
 PRIMARY = "primary"
@@ -40,7 +41,7 @@ class _Fact(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Last values of one metric over the runs of a group that have a finite one."""
+    """Last values (of speeds: means) of one metric over the runs of a group that have a finite one."""
 
     metric: str
     num: int
@@ -119,12 +120,12 @@ def _measure(
 
 
 def _values(session: Session, chosen: RunFilter, metric: str) -> Values:
-    """The finite last values of the filtered runs."""
+    """The finite last values, of speeds the means, of the filtered runs."""
     query = (
         filtered(chosen)
         .join(Series, Series.run_id == Run.id)
-        .where(_is(metric), Series.is_newest, Series.finite_last.is_not(None))
-        .with_only_columns(Run.id, Series.name, Series.finite_last, maintain_column_froms=True)
+        .where(_is(metric), Series.is_newest, told_column().is_not(None))
+        .with_only_columns(Run.id, Series.name, told_column(), maintain_column_froms=True)
     )
     return {run_id: (name, float(value or 0.0)) for run_id, name, value in session.execute(query)}
 
@@ -137,12 +138,12 @@ def _baseline(session: Session, chosen: RunFilter, metric: str) -> dict[tuple[in
     """The baseline's last value by experiment, seed and metric, also of baseline runs that the filter leaves out."""
     of_experiments = filtered(chosen).with_only_columns(Run.experiment_id, maintain_column_froms=True)
     query = (
-        select(Run.experiment_id, Run.seed, Series.name, Series.finite_last)
+        select(Run.experiment_id, Run.seed, Series.name, told_column())
         .join(Run.experiment)
         .join(Series, Series.run_id == Run.id)
         .where(
             Run.experiment_id.in_(of_experiments), Run.role == "baseline", Run.state == "completed",
-            _is(metric), Series.is_newest, Series.finite_last.is_not(None),
+            _is(metric), Series.is_newest, told_column().is_not(None),
         )
     )  # fmt: skip
     return {(experiment, seed, name): float(value or 0.0) for experiment, seed, name, value in session.execute(query)}

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 
 from server.db.tables import Experiment, Run, RunParameter, Series, User, Workload
 from server.search.conditions import newest_series, summary_column
-from server.search.terms import Part
+from server.search.terms import Part, told_part
 
 ROW_KEYS: dict[str, ColumnElement[Any]] = {
     "experiment": func.lower(Experiment.name),
@@ -70,7 +70,7 @@ def key_of(name: str) -> Key:
         return _primary_key()
     base, _, part = name.rpartition(".")
     if not base or part not in get_args(Part):
-        base, part = name, "last"
+        base, part = name, told_part(name)
     return _series_key(newest_series(base), summary_column(cast(Part, part)))
 
 

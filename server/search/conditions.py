@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, not_, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, and_, case, func, not_, or_, select, union_all
 
 from server.db.tables import Experiment, Run, RunParameter, Series
 from server.search.names import OF_EXPERIMENT, contains, named_experiment, named_run, states_of_experiments
@@ -48,9 +48,14 @@ def summary_column(part: str) -> ColumnElement[Any]:
     """The SQL number of a summary: last, min, max or mean of the finite values; NULL without any."""
     if part == "mean":
         num_finite = Series.num_points - Series.num_nan - Series.num_pos_inf - Series.num_neg_inf
-        return Series.finite_sum / num_finite * 1.0
+        return Series.finite_sum / func.nullif(num_finite, 0) * 1.0
     column: ColumnElement[Any] = getattr(Series, f"finite_{part}")
     return column
+
+
+def told_column() -> ColumnElement[Any]:
+    """The SQL number that stands for a whole run, see `told_part`; NULL without a finite value."""
+    return case((Series.name.startswith("perf/"), summary_column("mean")), else_=summary_column("last"))
 
 
 def _has_run(conditions: list[Condition]) -> Condition:

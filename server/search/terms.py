@@ -10,6 +10,11 @@ Operator = Literal["<", "<=", ">", ">=", "=", "!="]
 Part = Literal["last", "min", "max", "mean"]
 
 
+def told_part(name: str) -> Part:
+    """What of a series is told as one figure of a run: of speeds the mean, since a single step says little."""
+    return "mean" if name.startswith("perf/") else "last"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Word:
     """A word as it was written; ``position`` counts characters from 1, ``body`` is without the sign that negates it."""
