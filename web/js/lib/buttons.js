@@ -1,7 +1,7 @@
 /** The buttons of one chart: log scale, full screen, and saving it as a picture or a table. */
 
 import { currentTheme } from "./chart.js";
-import { csvOf, fileName, saveText } from "./export.js";
+import { csvOf, fileName, minusWords, saveText } from "./export.js";
 import { loadPlotly } from "./loading.js";
 import { lookingAt } from "./zoom.js";
 
@@ -34,8 +34,8 @@ export function wireButtons(view, { onChange, groups }) {
   );
   button("csv")?.addEventListener("click", () =>
     saveText(
-      `${fileName(chart.title)}.csv`,
-      csvOf([chart.series, ...(chart.also ?? [])], groups(), lookingAt(store, view.closeup)),
+      `${fileName(titleOf(view))}.csv`,
+      csvOf([chart.series, ...(chart.also ?? [])], groups(), lookingAt(store, view.closeup), view.settings.minus),
       "text/csv",
     ),
   );
@@ -43,18 +43,22 @@ export function wireButtons(view, { onChange, groups }) {
     button(format)?.addEventListener("click", () => view.drawn && picture(view, format));
 }
 
+/** The chart's title, and what its curves are differences from. @param {import("./chart.js").ChartView} view */
+const titleOf = ({ chart, settings }) => [chart.title, minusWords(settings.minus)].filter(Boolean).join(" ");
+
 /** @param {import("./chart.js").ChartView} view @param {string} format */
 async function picture(view, format) {
-  const { plot, chart, shared } = view;
+  const { plot, shared } = view,
+    title = titleOf(view);
   const Plotly = await loadPlotly(shared.data.plotly);
   const layout = {
     .../** @type {any} */ (plot).layout,
     paper_bgcolor: shared.data.themes[currentTheme()].hover,
-    title: { text: chart.title, font: { size: 14 } },
+    title: { text: title, font: { size: 14 } },
     margin: { l: 64, r: 16, t: 40, b: 48 },
   };
   await Plotly.downloadImage(
     { data: /** @type {any} */ (plot).data, layout },
-    { format, width: 960, height: 540, scale: format === "png" ? 2 : 1, filename: fileName(chart.title) },
+    { format, width: 960, height: 540, scale: format === "png" ? 2 : 1, filename: fileName(title) },
   );
 }

@@ -11,9 +11,10 @@ export function field(value) {
 /**
  * The points of a chart, one in a row; raw, whatever smoothing shows. Pure.
  * @param {string[]} names series @param {Group[]} groups @param {Source} store
+ * @param {string} [minus] the pinned runs, if the points are differences from them
  */
-export function csvOf(names, groups, store) {
-  const rows = ["series,recipe,run,label,step,value,unix_time"];
+export function csvOf(names, groups, store, minus = "") {
+  const rows = [`series,recipe,run,label,step,${["value", minusWords(minus)].filter(Boolean).join(" ")},unix_time`];
   for (const name of names) {
     for (const group of groups) {
       for (const run of group.runs) {
@@ -34,6 +35,12 @@ export function csvOf(names, groups, store) {
 /** As REST spells what JSON lacks. @param {number} value */
 const spelled = (value) =>
   Number.isFinite(value) ? value : Number.isNaN(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+
+/** What was taken from every value, in words; nothing without pinned runs. Pure. @param {string} minus run numbers with commas */
+export function minusWords(minus) {
+  const ids = minus.split(",").filter(Boolean);
+  return ids.length > 1 ? `minus mean of runs ${ids.join(" ")}` : ids.length ? `minus run ${ids[0]}` : "";
+}
 
 /** A name that every file system takes. @param {string} title */
 export const fileName = (title) =>

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { abscissae, placeOf, stepsWithin, timeUnit } from "../lib/axes.js";
-import { csvOf, field, fileName } from "../lib/export.js";
+import { csvOf, field, fileName, minusWords } from "../lib/export.js";
 import { PointStore } from "../lib/points.js";
 import { settingsOf, spelledSettings } from "../lib/settings.js";
 import { smoothed } from "../lib/smoothing.js";
@@ -131,6 +131,17 @@ test("stretches at or below zero are found", () =>
     [2, 3],
     [5, 5],
   ]));
+
+test("a CSV of differences says what was taken from its values", () => {
+  const store = new PointStore();
+  store.load(7, "train/loss", { steps: [1], values: [0.5] }, 1);
+  const groups = [{ name: "bf16", runs: [{ id: 7, label: "seed 0" }] }];
+  const head = (minus) => csvOf(["train/loss"], groups, store, minus).split("\r\n")[0];
+  assert.equal(head(""), "series,recipe,run,label,step,value,unix_time");
+  assert.equal(head("3"), "series,recipe,run,label,step,value minus run 3,unix_time");
+  assert.equal(head("3,4"), "series,recipe,run,label,step,value minus mean of runs 3 4,unix_time");
+  assert.equal(fileName(`Training loss ${minusWords("3,4")}`), "training-loss-minus-mean-of-runs-3-4");
+});
 
 test("a CSV has the raw points, and no field that a program would run", () => {
   const store = new PointStore();
