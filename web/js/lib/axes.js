@@ -33,6 +33,14 @@ export function abscissae(axis, points, run) {
 }
 
 /**
+ * Where the axis ends: at the last point of any curve, but along steps not before those that the longest run will make.
+ * Differences end where they do: further steps of the longer run have none.
+ * @param {{x: number[]}[]} curves @param {{axis: AxisName, minus: string}} settings @param {number} steps
+ */
+export const lastPlace = (curves, { axis, minus }, steps) =>
+  curves.reduce((last, { x }) => Math.max(last, x.at(-1) ?? 0), axis === "step" && !minus ? steps : 0);
+
+/**
  * Where a step lies between the points around it.
  * @param {number} step @param {number[]} steps rising @param {number[]} x
  */

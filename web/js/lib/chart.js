@@ -10,7 +10,7 @@
  *   hiding?: (series: string) => string[], show?: (names: string[]) => void, onRange?: (range: [number, number] | null) => void, onHover?: (chart: ChartView, x: number | null) => void}} Shared
  */
 
-import { AXES, abscissae, placeOf, stepsWithin, timeUnit } from "./axes.js";
+import { AXES, abscissae, lastPlace, placeOf, stepsWithin, timeUnit } from "./axes.js";
 import { inTurn, loadPlotly, pause } from "./loading.js";
 import { settingsOf } from "./settings.js";
 import { decadeTicks, powerTicks } from "./summary.js";
@@ -168,10 +168,8 @@ export class ChartView {
     return this.settings.axis === "step" ? [Math.floor(range[0]), Math.ceil(range[1])] : stepsWithin(curves, range);
   }
 
-  /** The last step of the longest run, or the last place along another axis. */
   #last() {
-    const steps = this.settings.axis === "step";
-    return this.#curves().reduce((last, { x }) => Math.max(last, x.at(-1) ?? 0), steps ? this.shared.data.steps : 0);
+    return lastPlace(this.#curves(), this.settings, this.shared.data.steps);
   }
 
   /** @param {any} Plotly */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { abscissae, placeOf, stepsWithin, timeUnit } from "../lib/axes.js";
+import { abscissae, placeOf, stepsWithin, timeUnit, lastPlace } from "../lib/axes.js";
 import { csvOf, field, fileName, minusWords } from "../lib/export.js";
 import { PointStore } from "../lib/points.js";
 import { settingsOf, spelledSettings } from "../lib/settings.js";
@@ -131,6 +131,15 @@ test("stretches at or below zero are found", () =>
     [2, 3],
     [5, 5],
   ]));
+
+test("an axis of steps is as long as the longest run, one of differences as what is drawn", () => {
+  const curves = [{ x: [1, 120] }, { x: [1, 60] }];
+  assert.equal(lastPlace(curves, { axis: "step", minus: "" }, 4000), 4000);
+  assert.equal(lastPlace(curves, { axis: "step", minus: "3" }, 4000), 120);
+  assert.equal(lastPlace(curves, { axis: "samples", minus: "" }, 4000), 120);
+  assert.equal(lastPlace([{ x: [1, 5000] }], { axis: "step", minus: "" }, 4000), 5000);
+  assert.equal(lastPlace([{ x: [] }], { axis: "step", minus: "3" }, 4000), 0);
+});
 
 test("a CSV of differences says what was taken from its values", () => {
   const store = new PointStore();
