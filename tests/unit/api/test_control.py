@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from team import Team
+from team import Team, one_line
 
 from server.db.tables import Run, Worker
 from server.pages.run_columns import chosen, rows_of
@@ -144,6 +144,8 @@ def test_what_holds_a_run_back_is_said(team: Team) -> None:
     assert (needs.labels, needs.memory_bytes) == ({"fast"}, 2**30)
     note = "no live worker has a device (cpu) with what it needs: the label fast, 1 GiB of memory"
     assert team.client("viewer").get(f"{URL}/runs/{run}").json()["queue_note"] == note
+    shown = one_line(team.browser("viewer").get("/experiments/1").text)
+    assert f'<a href="/runs/{run}">Run {run}</a> waits: {note}</p>' in shown
     bad = team.client("submitter").post(f"{URL}/experiments", json={"workload": "digits-cnn", "labels": ["no blank"]})
     assert bad.status_code == 422
 
