@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from server.access import Principal, submitter, viewer
 from server.db.tables import Project
-from server.errors import Conflict, Invalid
+from server.errors import Conflict, Invalid, NotFound
 from server.metrics.stream import ResumePlace, stream_runs
 from server.notes.service import tags_by_key
 from server.pages import notes, report_text
@@ -130,18 +130,36 @@ def preview_report(
     project: Line = "",
     version: Annotated[int, Form(ge=0)] = 0,
     report: Annotated[int | None, Form(ge=1)] = None,
+    over: Annotated[int | None, Form(ge=1)] = None,
 ) -> Response:
-    """The editor with the text as it would be shown; nothing is kept."""
+    """The editor with the text as it would be shown; nothing is kept.
+
+    ``over`` is the version that was written meanwhile: its text and the warning stay until one of the texts is saved.
+    """
     given = {"title": title, "body": body, "project": project, "version": version, "id": report}
+    theirs, warning = None, ""
+    if report is not None and over is not None:
+        with database.read() as session:
+            theirs = _newest(session, report)
+        if theirs is not None:
+            given["version"] = theirs["version"]
+            warning = f"{theirs['versions'][0]['editor']} wrote version {theirs['version']} while you were writing"
     try:
         kept = service.checked_body(body)
     except Invalid as error:
-        return _editor(request, database, given, str(error))
+        return _editor(request, database, given, str(error), theirs)
     with database.read() as session:
         projects = _projects(session)
         pieces, data = report_text.shown(session, kept)
     context: dict[str, Any] = {"pieces": pieces, "data": data, "projects": projects}
-    return page(request, "report_edit.html", given=given, error="", theirs=None, **context)
+    return page(request, "report_edit.html", given=given, error=warning, theirs=theirs, **context)
+
+
+def _newest(session: Session, report_id: int) -> dict[str, Any] | None:
+    try:
+        return service.report_json(session, report_id)
+    except NotFound:  # deleted meanwhile: what was written is not lost with it
+        return None
 
 
 @router.get("/reports/{report_id}", dependencies=[Depends(viewer)])

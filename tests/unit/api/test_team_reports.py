@@ -69,6 +69,34 @@ def test_nobody_writes_over_what_they_have_not_seen(team: Team) -> None:
     assert browser.post(f"/reports/{report}", data={"title": "t", "body": "both", "version": 2}).status_code == 303
 
 
+def test_a_preview_keeps_the_other_text_and_the_warning(team: Team) -> None:
+    client = team.client("submitter")
+    report = client.post("/api/v1/reports", json={"title": "t", "body": "first"}).json()["id"]
+    client.put(f"/api/v1/reports/{report}", json={"title": "t", "body": "theirs", "version": 1})
+    browser = team.browser("admin")
+    shown = browser.post(f"/reports/{report}", data={"title": "t", "body": "mine", "version": 1}).text
+    fields = dict(re.findall(r'type="hidden" name="(\w+)"\s+value="(\d+)"', shown))
+    assert fields == {"over": "2", "version": "2", "report": str(report)}
+    for _ in range(2):  # a preview of a preview
+        shown = browser.post("/reports/preview", data={"title": "t", "body": "mine", **fields}).text
+        assert "submitter wrote version 2 while you were writing" in shown
+        assert '<pre class="wrap small" tabindex="0">theirs</pre>' in shown
+        assert dict(re.findall(r'type="hidden" name="(\w+)"\s+value="(\d+)"', shown)) == fields
+    client.put(f"/api/v1/reports/{report}", json={"title": "t", "body": "theirs again", "version": 2})
+    late = browser.post(f"/reports/{report}", data={"title": "t", "body": "mine", **fields})
+    assert late.status_code == 409
+    assert "theirs again" in late.text
+
+
+def test_a_preview_needs_no_title_and_is_what_the_page_shows_first(team: Team) -> None:
+    browser = team.browser("submitter")
+    assert 'formaction="/reports/preview#preview" formnovalidate' in browser.get("/reports/new").text
+    shown = browser.post("/reports/preview", data={"title": "", "body": "a text"})
+    assert shown.status_code == 200
+    assert '<section id="preview"' in shown.text
+    assert "was not saved" not in shown.text
+
+
 def test_a_report_without_a_title_comes_back_in_the_editor(team: Team) -> None:
     shown = team.browser("submitter").post("/reports", data={"title": " ", "body": "long text"})
     assert shown.status_code == 422
