@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from amp_core.config import RunConfig
-from server.checkpoints.queries import names_needed, open_forks
+from server.checkpoints.queries import names_needed
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.db.tables import Checkpoint, Run
@@ -43,11 +43,11 @@ def at_fork(config: RunConfig, folder: Path, artifacts: ArtifactStore | None) ->
 
 def names_kept_here(session: Session, run_ids: Collection[int], worker: str) -> dict[int, set[str]]:
     """The files that stay on this host, by run: those made here, and those that a fork which has not ended may need."""
-    needed = open_forks(session, list(run_ids))
+    needed = names_needed(session, run_ids)
     rows = session.execute(
         select(Checkpoint.run_id, Checkpoint.name, Checkpoint.worker_name).where(Checkpoint.run_id.in_(run_ids))
     )
-    kept: dict[int, set[str]] = {}
+    kept = {run_id: set(names) for run_id, names in needed.items()}
     for run_id, name, made_by in rows:
         if made_by == worker or not made_by or run_id in needed:
             kept.setdefault(run_id, set()).add(name)

@@ -140,6 +140,13 @@ def test_a_cancelled_run_keeps_what_an_open_fork_begins_at(
         assert session.scalars(select(Checkpoint)).all() == []
 
 
+def test_a_file_that_an_open_fork_begins_at_stays_though_the_row_names_another(rows: Rows, tmp_path: Path) -> None:
+    run_id = rows.run("completed", files=(5, 8), kept=(9,), worker=OTHER)
+    rows.forked(run_id)
+    drop_forgotten(rows.database, tmp_path, None, MINE)
+    assert rows.left(run_id) == [5]
+
+
 def test_what_is_kept_is_shared_and_marked(rows: Rows, store: ArtifactStore, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, worker_name=MINE, max_artifact_bytes=10)
     run_id = rows.run("running", files=(5, 8), kept=(5, 8))
