@@ -70,7 +70,7 @@ def _retry_run(session: Session, run_id: int, principal: Principal) -> None:
     check_owner(principal, run.experiment, "retry runs of")
     if run.experiment.plan.get("device") == "outside":
         raise Conflict(f"run {run_id} was tracked from outside: run it again where it ran")
-    refuse_without_origin(session, run.experiment)
+    refuse_without_origin(session, run.experiment, run)
     if not retry_run(session, run_id):
         raise Conflict(f"run {run_id} is {run.state}: only failed and cancelled runs are retried")
     record(session, principal.user_id, "run.retry", f"run/{run_id}", experiment_id=run.experiment_id)

@@ -13,6 +13,7 @@ from server.audit.service import record
 from server.checkpoints.queries import hold_kept, kept_of, open_forks
 from server.db.tables import Checkpoint, Experiment, Run
 from server.errors import Conflict
+from server.queue.cancel import RETRIED
 from server.runs.queries import find_run
 from server.runs.service import check_owner
 
@@ -67,11 +68,23 @@ def refuse_needed(session: Session, run_ids: Sequence[int]) -> None:
         )
 
 
-def refuse_without_origin(session: Session, experiment: Experiment) -> None:
-    """Raises `Conflict` if its runs would begin at a checkpoint that is not there any more; else it is held."""
+def refuse_without_origin(session: Session, experiment: Experiment, run: Run | None = None) -> None:
+    """Hold the checkpoints at which the runs to be retried begin: ``run``, or all of the experiment that can be.
+
+    Raises `Conflict` if one is not there any more.
+    """
     fork = experiment.plan.get("fork")
     if fork and not hold_kept(session, fork["run"], fork["name"]):
         raise Conflict(
             f"experiment {experiment.id} begins after step {fork['step']} of run {fork['run']}, whose checkpoint is "
             "not kept any more: its runs cannot be run again; fork from another checkpoint"
         )
+    ended = select(Run).where(Run.experiment_id == experiment.id, Run.state.in_(RETRIED), Run.role == "analysis")
+    for one in session.scalars(ended.order_by(Run.id)).all() if run is None else [run]:
+        own = one.config.get("fork")  # an analysis may begin elsewhere than the plan
+        if own and not hold_kept(session, own["run"], own["name"]):
+            raise Conflict(
+                f"run {one.id} begins after step {own['step']} of run {own['run']}, whose checkpoint is not kept any "
+                "more: it cannot be run again"
+                + ("; retry the other runs one by one, or delete that one" if run is None else "")
+            )

@@ -149,6 +149,23 @@ def test_an_analysis_begins_at_a_kept_checkpoint(team: Team, origin: int) -> Non
     assert team.client("submitter").delete(f"/api/v1/runs/{origin}/checkpoints").status_code == 409
 
 
+def test_an_analysis_is_not_retried_without_its_checkpoint(team: Team, origin: int) -> None:
+    client = team.client("submitter")
+    rival = next(run["id"] for run in client.get(f"{URL}/1").json()["runs"] if run["id"] != origin)
+    made = _analysed(team, rival, from_checkpoint={"run": origin, "step": 40}).json()["id"]
+    assert client.post(f"{URL}/1/cancel").status_code == 200
+    assert client.post(f"/api/v1/runs/{made}/retry").status_code == 200
+    assert client.post(f"/api/v1/runs/{made}/cancel").status_code == 200
+    assert client.delete(f"/api/v1/runs/{origin}/checkpoints").status_code == 204
+    for path in (f"/api/v1/runs/{made}/retry", f"{URL}/1/retry"):
+        refused = client.post(path)
+        assert refused.status_code == 409, path
+        assert f"run {made} begins after step 40 of run {origin}" in refused.json()["detail"]
+    (left,) = client.post("/api/v1/runs/actions", json={"action": "retry", "ids": [made]}).json()["refused"]
+    assert "is not kept any more" in left["reason"]
+    assert client.post(f"/api/v1/runs/{rival}/retry").status_code == 200, "it needs none"
+
+
 def test_analyses_of_a_fork_begin_where_it_began(team: Team, origin: int) -> None:
     made = _submit(team, **_fork(origin), analyses=[{"kind": "stress", "recipe": "bf16-mixed"}])
     planned = next(run for run in made["runs"] if run["role"] == "analysis")
@@ -455,6 +472,26 @@ def test_a_later_attempt_replaces_the_checkpoint_of_its_step(team: Team) -> None
         store_frames(session, run_id, 1, [frame])
     (one,) = team.client("viewer").get(f"/api/v1/runs/{run_id}/checkpoints").json()["items"]
     assert (one["name"], one["num_bytes"]) == (newer, 3)
+
+
+def test_a_later_attempt_leaves_the_checkpoint_that_an_open_fork_needs(team: Team) -> None:
+    team.add_worker()
+    run_id = _submit(team, **KEPT)["runs"][0]["id"]
+    _work(team, run_id, kept=(40,), outcome=None)
+    fork_id = _submit(team, **_fork(run_id))["id"]
+
+    def write_anew(sequence: int) -> str:
+        newer = name_at(40).replace("ab", "cd")
+        frame = Frame(sequence=sequence, at=1e9,
+                      event=Checkpointed(step=40, path=newer, num_bytes=3, seconds=0.1, kept=True))  # fmt: skip
+        with team.database.write() as session:
+            store_frames(session, run_id, 1, [frame])
+        (one,) = team.client("viewer").get(f"/api/v1/runs/{run_id}/checkpoints").json()["items"]
+        return str(one["name"])
+
+    assert write_anew(7) == name_at(40)
+    assert team.client("submitter").post(f"{URL}/{fork_id}/cancel").status_code == 200
+    assert write_anew(8) != name_at(40)
 
 
 def test_the_needs_of_a_worker_survive_spelling() -> None:
