@@ -18,6 +18,7 @@ from server.runs.queries import runs_json
 MAX_RUNS = 40
 COMPARED_ROLES = ("baseline", "candidate", "tracked")  # of a whole experiment: what its page draws
 _OWN = ("run_id", "attempt", "scratch_dir")  # of a configuration: differs in every run and means nothing
+_TIMINGS = ("setup_s",)  # beside the environment: how long it took
 
 
 def ids_of(field: str, text: str) -> list[int]:
@@ -61,7 +62,7 @@ def difference_of(session: Session, runs: Sequence[Run]) -> dict[str, Any]:
             for each, run in zip(runs_json(session, runs), runs, strict=True)
         ],
         "config": [_row_json(row) for row in rows_of([configuration(run) for run in runs])],
-        "environment": [_row_json(row) for row in rows_of([run.environment for run in runs])],
+        "environment": [_row_json(row) for row in rows_of([_environment(run) for run in runs])],
         "sources": sources_of(session, runs),
         "numerics": numerics_of(session, runs),
     }
@@ -72,6 +73,11 @@ def configuration(run: Run) -> dict[str, Any]:
     config = {name: value for name, value in run.config.items() if name not in _OWN}
     recipe = {name: value for name, value in run.recipe.items() if name != "name"}
     return {"recipe": recipe, "seed": run.seed, "steps": run.steps, **config}
+
+
+def _environment(run: Run) -> dict[str, Any] | None:
+    """What the run recorded of the place it ran in; None before it has."""
+    return {name: value for name, value in (run.environment or {}).items() if name not in _TIMINGS} or None
 
 
 def _row_json(row: Row) -> dict[str, Any]:

@@ -10,15 +10,23 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One fact under its dotted name; ``values`` are in the order of the runs, None where a run does not have it."""
+    """One fact under its dotted name; ``values`` are in the order of the runs, None where a run does not have it.
+
+    ``unknown`` are the indexes of runs of which nothing is recorded.
+    """
 
     name: str
     values: tuple[Any, ...]
+    unknown: frozenset[int] = frozenset()
 
     @property
     def differs(self) -> bool:
-        """Whether two runs have different values; a run without the value differs from one with it."""
-        return len({json.dumps(value, sort_keys=True) for value in self.values}) > 1
+        """Whether two runs have different values; a run without the value differs from one with it.
+
+        Runs of which nothing is recorded differ from none.
+        """
+        known = [value for index, value in enumerate(self.values) if index not in self.unknown]
+        return len({json.dumps(value, sort_keys=True) for value in known}) > 1
 
 
 def flat(facts: Mapping[str, Any] | None, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -31,10 +39,14 @@ def flat(facts: Mapping[str, Any] | None, prefix: str = "") -> Iterator[tuple[st
 
 
 def rows_of(facts: Sequence[Mapping[str, Any] | None]) -> list[Row]:
-    """A row for each name that any of the runs has, in the order in which the names first appear."""
+    """A row for each name that any of the runs has, in the order in which the names first appear.
+
+    None stands for a run of which nothing is recorded.
+    """
+    unknown = frozenset(index for index, each in enumerate(facts) if each is None)
     told = [dict(flat(each)) for each in facts]
     names = dict.fromkeys(name for each in told for name in each)
-    return [Row(name=name, values=tuple(each.get(name) for each in told)) for name in names]
+    return [Row(name=name, values=tuple(each.get(name) for each in told), unknown=unknown) for name in names]
 
 
 def alike(rows: Sequence[Row], num_runs: int) -> list[list[int]]:

@@ -21,7 +21,7 @@ class RowOut(BaseModel):
 
     name: str
     values: list[Any] = Field(description="In the order of `runs`; null where a run does not have it.")
-    differs: bool
+    differs: bool = Field(description="Whether two runs do; a run of which nothing is recorded is left out.")
 
 
 class LineOut(BaseModel):

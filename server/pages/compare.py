@@ -150,15 +150,17 @@ def _figure_text(run: dict[str, Any], name: str) -> str:
 def _table(rows: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Rows that differ, with a column for each set of runs that agree in them, and the rows that are equal.
 
-    Seeds are meant to differ and are told in the heads of the columns.
+    Seeds are meant to differ and are told in the heads of the columns. ``missing`` are the runs that recorded nothing.
     """
     rows = [row for row in rows if row["name"] != "seed"]
     differing = [Row(name=row["name"], values=tuple(row["values"])) for row in rows if row["differs"]]
-    columns = alike(differing, len(runs))
+    known = [index for index in range(len(runs)) if any(row["values"][index] is not None for row in rows)]
+    columns = [kept for group in alike(differing, len(runs)) if (kept := [index for index in group if index in known])]
     return {
         "columns": [{"runs": [runs[index] for index in column], "title": _title(runs, column)} for column in columns],
         "rows": [(row.name, [_written(row.values[column[0]]) for column in columns]) for row in differing],
-        "equal": [(row["name"], _written(row["values"][0])) for row in rows if not row["differs"]],
+        "equal": [(row["name"], _written(row["values"][next(iter(known), 0)])) for row in rows if not row["differs"]],
+        "missing": [run["id"] for index, run in enumerate(runs) if index not in known],
     }
 
 

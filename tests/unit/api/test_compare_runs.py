@@ -55,6 +55,32 @@ def test_what_differs_is_told_by_row(team: Team, runs: list[int]) -> None:
     assert environment == {"torch": False, "git_commit": True, "packages.numpy": False}
 
 
+def test_a_run_that_recorded_no_environment_differs_from_none(team: Team, runs: list[int]) -> None:
+    with team.database.write() as session:
+        session.get_one(Run, runs[0]).environment = None
+        session.get_one(Run, runs[1]).environment = {"torch": "2.13", "setup_s": 0.5}
+        session.get_one(Run, runs[2]).environment = {"torch": "2.13", "setup_s": 0.7}
+    named = ",".join(map(str, runs[:3]))
+    row = {"name": "torch", "values": [None, "2.13", "2.13"], "differs": False}
+    assert compare(team, runs=named)["environment"] == [row]
+    page = " ".join(team.browser("viewer").get("/compare", params={"runs": named}).text.split())
+    assert "0 of 1 rows differ" in page
+    assert f"Not counted: run {runs[0]}, of which nothing is recorded." in page
+    assert '<dd class="mono">2.13</dd>' in page
+    with team.database.write() as session:
+        session.get_one(Run, runs[2]).environment = {"torch": "2.14"}
+    page = team.browser("viewer").get("/compare", params={"runs": named}).text
+    environment = page[page.index('id="environment-title"') :]
+    assert f'<span class="nowrap">run {runs[1]}</span>' in environment
+    assert f'<span class="nowrap">run {runs[0]}</span>' not in environment
+    with team.database.write() as session:
+        for run in session.scalars(select(Run)):
+            run.environment = None
+    page = team.browser("viewer").get("/compare", params={"runs": named}).text
+    assert f"Not counted: runs {', '.join(map(str, runs[:3]))}, of which" in page
+    assert "All ran in the same environment" not in page
+
+
 def test_sources_are_compared_line_by_line(team: Team, runs: list[int]) -> None:
     first, second = compare(team, runs=f"{runs[0]},{runs[2]}")["sources"]
     assert first["against"] is None
