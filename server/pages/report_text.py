@@ -29,7 +29,8 @@ def shown(session: Session, body: str) -> tuple[list[dict[str, Any]], dict[str, 
             continue
         chosen = runs_of(session, piece)
         chart = _chart(piece, number)
-        pieces.append({"chart": chart, "fault": chosen.fault, "groups": chosen.groups, "run_ids": chosen.run_ids})
+        told = {"fault": chosen.fault, "missing": chosen.missing}
+        pieces.append({"chart": chart, **told, "groups": chosen.groups, "run_ids": chosen.run_ids})
         if not chosen.fault:
             blocks.append(_chart_data(chart, chosen))
             drawn |= {run.id: run for _, _, runs in chosen.groups for run in runs}

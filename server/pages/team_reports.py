@@ -262,6 +262,6 @@ def _still(session: Session, block: ChartBlock) -> dict[str, Any]:
         "title": block.title or "Chart",
         "fault": fault,
         "svg": svg_of(curves, f"{block.title}: {block.series} by step", log=block.log, steps=chosen.steps),
-        "notes": notes_of(curves, log=block.log),
+        "notes": [*notes_of(curves, log=block.log), *([f"left out: {chosen.missing}"] if chosen.missing else [])],
         "legend": [(name, style.light, style.svg_dash, len(runs)) for name, style, runs in chosen.groups],
     }

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy.orm import Session
+from sqlalchemy import select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from server.db.tables import Run
+from amp_core.verdict.sentences import listing
+from server.db.tables import Experiment, Run
 from server.diff.queries import find_runs
 from server.errors import Invalid, NotFound
 from server.metrics.read import MIN_POINTS, windows
@@ -21,10 +23,11 @@ STILL_POINTS = 6000  # over all curves of a still chart: what bounds the size of
 
 @dataclass(frozen=True, kw_only=True)
 class ChartRuns:
-    """The runs of a chart by name and style, or the fault why there are none."""
+    """The runs of a chart by name and style, or the fault why there are none. ``missing`` says which are left out."""
 
     groups: tuple[tuple[str, colours.Style, tuple[Run, ...]], ...] = ()
     fault: str = ""
+    missing: str = ""
 
     @property
     def run_ids(self) -> list[int]:
@@ -40,13 +43,24 @@ def runs_of(session: Session, block: ChartBlock) -> ChartRuns:
     """The block's runs, one group per experiment and recipe, each in a colour of its own as far as there are any."""
     if block.fault:
         return ChartRuns(fault=block.fault)
+    run_ids = _here(session, Run.id, block.runs)
+    experiment_ids = _here(session, Experiment.id, block.experiments)
+    lost = [f"run {one}" for one in block.runs if one not in run_ids]
+    lost += [f"experiment {one}" for one in block.experiments if one not in experiment_ids]
+    missing = f"{listing(lost)} {'is' if len(lost) == 1 else 'are'} not here" if lost else ""
     try:
-        runs = find_runs(session, block.runs, block.experiments)
+        runs = find_runs(session, run_ids, experiment_ids)
     except (NotFound, Invalid) as error:
         return ChartRuns(fault=str(error))
     if not runs:
-        return ChartRuns(fault="there are no runs")
-    return ChartRuns(groups=_grouped(runs))
+        return ChartRuns(fault=missing or "there are no runs")
+    return ChartRuns(groups=_grouped(runs), missing=missing)
+
+
+def _here(session: Session, column: InstrumentedAttribute[int], ids: Sequence[int]) -> list[int]:
+    """Those of the numbers that the store knows, in the order given."""
+    known = set(session.scalars(select(column).where(column.in_(ids))))
+    return [one for one in ids if one in known]
 
 
 def _grouped(runs: Sequence[Run]) -> tuple[tuple[str, colours.Style, tuple[Run, ...]], ...]:

@@ -211,6 +211,20 @@ def test_a_chart_of_missing_runs_says_so_on_the_page(team: Team) -> None:
         assert "run 4711 is not here" in team.browser("viewer").get(path).text
 
 
+def test_a_chart_draws_the_runs_that_are_here_and_names_the_others(team: Team) -> None:
+    run_id = run_with_points(team)
+    body = CHART.replace("runs: 1", f"runs: 4711, {run_id}, 4712\nexperiment: 99")
+    report = team.client("submitter").post("/api/v1/reports", json={"title": "t", "body": body}).json()["id"]
+    missing = "eft out: run 4711, run 4712 and experiment 99 are not here"
+    shown = team.browser("viewer").get(f"/reports/{report}").text
+    assert 'data-chart="block-0"' in shown
+    assert f"L{missing}." in shown
+    assert "cannot be drawn" not in shown
+    still = team.browser("viewer").get(f"/reports/{report}/export.html").text
+    assert "<svg" in still
+    assert f"l{missing}" in still
+
+
 def test_charts_stand_where_they_were_written_and_their_number_is_bounded() -> None:
     pieces = pieces_of(f"before\n\n{CHART}\nafter")
     assert [type(piece) for piece in pieces] == [str, ChartBlock, str]
