@@ -52,6 +52,7 @@ def html(about: About, comparison: dict[str, Any], curves: Sequence[tuple[str, M
         comparison=comparison,
         style=STYLE,
         plot=interval_plot(comparison),
+        worse="lower" if comparison["primary"]["higher_is_better"] else "higher",
         curves=curves,
     )
 
@@ -79,7 +80,7 @@ def moment(value: datetime | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """One recipe's interval in the plot's coordinates; ``left`` is the good side."""
+    """One recipe's interval in the plot's coordinates; ``left`` is the bad side, as on the scorecard."""
 
     recipe: str
     y: float
@@ -91,7 +92,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """Intervals of harm beside zero and the margin; harm grows to the right."""
+    """Intervals of harm beside zero and the margin; harm grows to the left."""
 
     width: float
     height: float
@@ -111,14 +112,14 @@ def interval_plot(comparison: dict[str, Any]) -> Plot | None:
     low, high = -1.5 * margin, 3.0 * margin
 
     def x(harm: float) -> float:
-        return _PLOT_INSET + (min(max(harm, low), high) - low) / (high - low) * (_PLOT_WIDTH - 2 * _PLOT_INSET)
+        return _PLOT_INSET + (high - min(max(harm, low), high)) / (high - low) * (_PLOT_WIDTH - 2 * _PLOT_INSET)
 
     bars = [
         Bar(
             recipe=recipe["recipe"],
             y=34.0 + 30.0 * index,
-            left=x(float(recipe["quality"]["interval"][0])),
-            right=x(float(recipe["quality"]["interval"][1])),
+            left=x(float(recipe["quality"]["interval"][1])),
+            right=x(float(recipe["quality"]["interval"][0])),
             middle=x(float(recipe["quality"]["mean_harm"])),
             verdict=recipe["verdict"] or "no verdict yet",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from comparison_rows import make_plan, play, submit
 from markdown_it import MarkdownIt
 from team import Team
 
+from server.comparisons.report import About, html, interval_plot
 from server.comparisons.schemas import ComparisonOut
 from server.comparisons.service import judge_ended
 from server.db.engine import Database
 from server.db.tables import Experiment
 
+ABOUT = About(experiment_id=1, name="n", workload="w", owner="o", created_at=datetime(2026, 1, 1, tzinfo=UTC),
+              judged_at=None)  # fmt: skip
 HOSTILE = 'Café "<script>alert(1)</script>" | `x` **b** [l](http://e.example) # <img src=x onerror=y>'
 
 
@@ -101,6 +105,23 @@ def test_the_html_report_needs_nothing_else_and_escapes_names(team: Team) -> Non
     digest = base64.b64encode(hashlib.sha256(style.group(1).encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in answer.headers["content-security-policy"]
     assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_the_picture_of_the_report_has_the_worse_side_where_the_scorecard_has_it(team: Team) -> None:
+    experiment_id = judged(team)
+    client = team.client("viewer")
+    comparison = client.get(f"/api/v1/experiments/{experiment_id}/comparison").json()
+    plot = interval_plot(comparison)
+    assert plot is not None
+    assert plot.margin < plot.zero
+    harms = {one["recipe"]: one["quality"] for one in comparison["recipes"] if one["quality"]}
+    for bar in plot.bars:
+        assert bar.left <= bar.middle <= bar.right
+        assert (bar.left < plot.margin) == (harms[bar.recipe]["interval"][1] > comparison["primary"]["margin"])
+    told = client.get(f"/api/v1/experiments/{experiment_id}/report.html").text
+    assert "left is worse, which means lower." in told
+    loss = {**comparison, "primary": {**comparison["primary"], "higher_is_better": False}}
+    assert "left is worse, which means higher." in html(ABOUT, loss)
 
 
 def test_the_markdown_report_escapes_names_and_keeps_its_tables(team: Team) -> None:
