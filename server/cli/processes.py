@@ -90,7 +90,10 @@ def server(host: Host = None, port: Port = None, data_dir: DataDir = None) -> No
     from server.errors import ConfigurationError
 
     try:
-        serve(settings_with(host, port, data_dir), on_listening=lambda url: tell(f"ampboard serves at {url}"))
+        settings = settings_with(host, port, data_dir)
+        # In a JSON log every line is an object; that it listens is one of them.
+        is_told = settings.log_format != "json" or sys.stderr.isatty()
+        serve(settings, on_listening=(lambda url: tell(f"ampboard serves at {url}")) if is_told else None)
     except ConfigurationError as error:
         raise CommandError(str(error)) from error
 

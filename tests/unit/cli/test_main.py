@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from server.cli import main as cli
+from server.cli import processes
 
 
 def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -47,3 +48,16 @@ def test_an_unknown_command_is_a_usage_error(monkeypatch) -> None:
 def test_help_imports_nothing_heavy(module: str) -> None:
     code = f"import server.cli.main, sys; raise SystemExit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("style", "lines"), [("text", ["ampboard serves at http://here"]), ("json", [])])
+def test_a_json_log_holds_no_plain_line(monkeypatch, capsys, style: str, lines: list[str]) -> None:
+    def serve(settings, on_listening=None) -> None:
+        if on_listening is not None:
+            on_listening("http://here")
+
+    monkeypatch.setattr("server.app.serve", serve)
+    monkeypatch.setenv("AMPBOARD_LOG_FORMAT", style)
+    processes.server()
+    told = capsys.readouterr()
+    assert (told.out.splitlines(), told.err.splitlines()) == ([], lines)
