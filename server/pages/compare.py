@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -82,6 +83,7 @@ def _context(session: Session, found: Sequence[Run], show: list[str]) -> dict[st
     return {
         "runs": runs,
         "groups": groups,
+        "num_recipes": len({json.dumps(run["recipe"], sort_keys=True) for run in runs}),
         "figures": _figures(runs),
         "axes": axes,
         "paths": [parallel.path_of(axes, index) for index in range(len(runs))],

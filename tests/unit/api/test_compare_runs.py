@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -121,6 +122,17 @@ def test_the_page_shows_it_and_the_lists_lead_to_it(team: Team, runs: list[int])
     assert (sent.status_code, sent.headers["location"]) == (303, f"/compare?runs={runs[0]},{runs[2]}")
     assert "Any runs beside each other" in browser.get("/compare").text
     assert 'formaction="/compare"' in team.browser("submitter").get("/runs").text
+
+
+def test_a_recipe_of_two_experiments_is_one(team: Team, runs: list[int]) -> None:
+    page = team.browser("viewer").get("/compare", params={"runs": ",".join(map(str, runs))}).text
+    head = " ".join(page.split())
+    assert "<span>2 experiments</span> <span>2 recipes</span>" in head
+    assert len(set(re.findall(r'data-recipe="([^"]+)"', page))) == 4  # each experiment's has a line of its own
+    with team.database.write() as session:
+        run = session.get_one(Run, runs[3])
+        run.recipe = run.recipe | {"accumulate": 2}
+    assert "3 recipes" in team.browser("viewer").get("/compare", params={"runs": ",".join(map(str, runs))}).text
 
 
 def test_points_of_runs_of_several_experiments(team: Team, runs: list[int]) -> None:

@@ -137,6 +137,8 @@ def test_the_digest_counts_what_happened(team: Team, experiment: int) -> None:
     client = team.client("viewer")
     week = client.get("/api/v1/digest?span=week").json()
     assert (week["verdicts"], week["num_judged"], week["num_failed"]) == ({"SAFE": 1, "UNSAFE": 1}, 1, 1)
+    page = " ".join(team.browser("viewer").get("/notifications?span=week").text.split())
+    assert '<dt class="sub">SAFE</dt> <dd>1 recipe</dd>' in page
     day = client.get("/api/v1/digest").json()
     assert (day["num_judged"], day["num_failed"]) == (0, 1)
     assert client.get("/api/v1/digest?span=week&mine=true").json()["num_judged"] == 0
