@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from server.access import Principal
 from server.audit.service import record
 from server.db.tables import Experiment, Note, Project, ProjectMember, Report, Run, User, Workload
 from server.errors import Conflict, Fault, Invalid, NotFound
+from server.experiments.text import check_body
 from server.projects.members import check_may_submit
 from server.queue.clock import store_now
 from server.records.subjects import find_experiment, find_run
@@ -137,7 +139,16 @@ def _checked(text: str, tags: Sequence[str] | None) -> tuple[str, list[str] | No
     if len(text) > MAX_TEXT:
         rule = f"it has {len(text)} characters"
         faults.append(Fault(field="text", value=text[:80], rule=rule, remedy=f"use at most {MAX_TEXT}"))
+    for field, value in (("text", text), *(("tags", tag) for tag in tags or ())):
+        try:
+            check_body(value)
+        except ValueError as error:
+            faults.append(Fault(field=field, value=ascii(value[:80]), rule=str(error), remedy="remove it"))
     kept = None if tags is None else list(dict.fromkeys(tag.strip() for tag in tags if tag.strip()))
+    broken = [tag for tag in kept or [] if re.search(r"[\t\r\n]", tag)]
+    if broken:
+        rule, remedy = "a tag is one line", "remove its tabs and line breaks"
+        faults.append(Fault(field="tags", value=ascii(broken[0][:80]), rule=rule, remedy=remedy))
     long = [tag for tag in kept or [] if len(tag) > MAX_TAG]
     if long or len(kept or []) > MAX_TAGS:
         rule = f"a subject has at most {MAX_TAGS} tags of at most {MAX_TAG} characters"
@@ -146,4 +157,4 @@ def _checked(text: str, tags: Sequence[str] | None) -> tuple[str, list[str] | No
         )
     if faults:
         raise Invalid(faults)
-    return text.replace("\r\n", "\n").replace("\0", "\ufffd").strip(), kept
+    return text.replace("\r\n", "\n").strip(), kept

@@ -150,6 +150,26 @@ def test_too_much_is_refused(team: Team, subjects: dict[str, str]) -> None:
     assert team.browser("submitter").post(f"/notes/run/{subjects['run']}", data=form).status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("text", "tag"), [("t", "a\0b"), ("t", "a\x1b[31mb"), ("t", "a\nb"), ("t", "a\tb"), ("t\0", "a"), ("t\x1b", "a")]
+)
+def test_characters_that_cannot_be_shown_are_refused_by_form_and_rest(
+    team: Team, subjects: dict[str, str], text: str, tag: str
+) -> None:
+    address = f"/api/v1/notes/experiment/{subjects['experiment']}"
+    body = {"text": text, "tags": [tag], "version": 0}
+    assert team.client("submitter").put(address, json=body).status_code == 422
+    form = {"text": text, "tags": f"{tag}, good", "version": "0"}
+    page = team.browser("submitter").post(f"/notes/experiment/{subjects['experiment']}", data=form)
+    assert page.status_code == 422
+    assert "It was not saved" in page.text
+    kept = team.client("viewer").get(address).json()
+    assert (kept["version"], kept["tags"]) == (0, ["first"])
+    lines = {"text": "one\r\n\ttwo", "tags": "", "version": "0"}
+    assert team.browser("submitter").post(f"/notes/experiment/{subjects['experiment']}", data=lines).status_code == 303
+    assert team.client("viewer").get(address).json()["text"] == "one\n\ttwo"
+
+
 def test_notes_go_with_what_they_are_about(team: Team, subjects: dict[str, str]) -> None:
     client = team.client("submitter")
     for kind in ("experiment", "run", "report"):
