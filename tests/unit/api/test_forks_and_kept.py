@@ -210,7 +210,7 @@ def test_a_fork_becomes_runs_that_begin_at_the_checkpoint(team: Team, origin: in
     assert (made["steps"], made["eval_every"]) == (20, 2)
     assert made["fork"] == {
         "run": origin, "step": 40, "horizon": 20, "steps": 100, "seed": 0, "experiment_id": 1, "name": name_at(40),
-        "worker": "worker-1",
+        "worker": "worker-1", "elsewhere": False,
     }  # fmt: skip
     kinds = {}
     for run, config in _configs(team, made["id"]):
