@@ -27,6 +27,7 @@ from server.search.terms import (
     Text,
     Word,
     WordFault,
+    told_part,
 )
 
 NAMES = (
@@ -133,7 +134,7 @@ def _measure(word: Word, name: str, operator: Operator, value: str) -> Measure:
     base, _, part = name.rpartition(".")
     if base and part in get_args(Part):
         return Measure(word=word, name=base, part=cast(Part, part), operator=operator, value=_number(word, value))
-    return Measure(word=word, name=name, part="last", operator=operator, value=_number(word, value))
+    return Measure(word=word, name=name, part=told_part(name), operator=operator, value=_number(word, value))
 
 
 def _parameter(word: Word, name: str, operator: Operator, value: str, *, may_be_metric: bool) -> Parameter:

@@ -61,6 +61,8 @@ def test_groups_and_sorting_go_by_the_mean(team: Team, runs: list[int]) -> None:
     assert [run["id"] for run in listed][:2] == runs[:2]
     by_last = client.get("/api/v1/runs", params={"sort": f"-{NAME}.last"}).json()["items"]
     assert [run["id"] for run in by_last][:2] == [runs[1], runs[0]]
+    for query, ids in ((f"{NAME}>500", [runs[0]]), (f"{NAME}.last>200", [runs[1]])):
+        assert [run["id"] for run in client.get("/api/v1/runs", params={"q": query}).json()["items"]] == ids
 
 
 def test_the_terminal_tells_the_mean(team: Team, runs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
