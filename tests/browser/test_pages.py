@@ -240,3 +240,15 @@ def test_no_link_is_dead(dashboard: Dashboard) -> None:
         broken = {target: context.request.get(target).status for target in targets}
         assert {target: status for target, status in broken.items() if status >= 400} == {}
         assert len(targets) > 50
+
+
+def test_the_save_menu_holds_its_buttons_and_notes_stand_apart(dashboard: Dashboard) -> None:
+    with dashboard.open(width=390) as context:
+        page = context.new_page()
+        page.goto("/experiments/1")
+        page.locator(".save-menu > summary").first.click()
+        card = page.locator(".save-menu[open] > .card")
+        inside = "card => [...card.children].every((one) => one.scrollWidth <= card.clientWidth - 8)"
+        assert card.evaluate(inside), "a button is cut"
+        gap = "notes => notes.getBoundingClientRect().top - notes.previousElementSibling.getBoundingClientRect().bottom"
+        assert page.locator("#notes").evaluate(gap) >= 12
