@@ -79,6 +79,7 @@ class Site:
         named = {"AMPBOARD_DATA_DIR": str(folder / "data"), "AMPBOARD_WORKLOADS": str(self.workloads)}
         self.environment = {**os.environ, **TIMINGS, **named, **(environment or {})}
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.other_data_dirs: set[Path] = set()
         with _environment(self.environment):
             self.settings = Settings()
         self.database: Database = open_database(self.settings)
@@ -96,7 +97,8 @@ class Site:
         for process in self.processes:
             self.stop(process)
         if self.settings.embedded_broker:
-            EmbeddedBroker(self.settings).stop()
+            for data_dir in (self.settings.data_dir, *self.other_data_dirs):  # a worker elsewhere starts its own
+                EmbeddedBroker(self.settings.model_copy(update={"data_dir": data_dir})).stop()
         self.database.dispose()
 
     def start_worker(self, name: str = "one", **environment: str) -> subprocess.Popen[bytes]:
@@ -104,6 +106,8 @@ class Site:
         return self.start([sys.executable, "-m", "worker"], name, AMPBOARD_WORKER_NAME=name, **environment)
 
     def start(self, command: list[str], name: str, **environment: str) -> subprocess.Popen[bytes]:
+        if "AMPBOARD_DATA_DIR" in environment:
+            self.other_data_dirs.add(Path(environment["AMPBOARD_DATA_DIR"]))
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 command, env={**self.environment, **environment}, stdout=log, stderr=log, start_new_session=True
