@@ -133,7 +133,7 @@ def test_a_wrong_rule_is_refused_with_the_reason(team: Team, form: dict[str, str
 def test_devices_and_batch_sizes_have_pages(team: Team) -> None:
     browser = team.browser("viewer")
     assert "No device has finished this workload yet" in browser.get("/devices").text
-    assert "ampboard analyse RUN batch-size" in browser.get("/batch-size").text
+    assert "ampboard analyse RUN --kind batch-size" in browser.get("/batch-size").text
     ended(team, 1, 800.0)
     shown = browser.get("/devices?workload=digits-cnn").text
     assert "NVIDIA H200" in shown
