@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from threading import Event
 from typing import Annotated, Protocol
@@ -23,7 +23,7 @@ from server.access import viewer
 from server.db.engine import Database
 from server.db.errors import StoreUnavailable
 from server.metrics.cursors import parse_experiment_cursor, parse_run_cursor, spell_experiment_cursor
-from server.metrics.experiment_stream import experiment_news
+from server.metrics.experiment_stream import ExperimentNews, experiment_news
 from server.metrics.polls import polls_of
 from server.metrics.routes import split_names
 from server.metrics.run_stream import message, run_news
@@ -72,6 +72,7 @@ class News(Protocol):
 
 
 Poll = Callable[[], Awaitable[tuple[News | None, str]]]  # what is new, and the place after it
+ReadSeveral = Callable[..., ExperimentNews | None]  # called with the cursor and the runs that are settled
 
 
 @router.get("/runs/{run_id}/stream", response_class=StreamingResponse)
@@ -100,20 +101,10 @@ def stream_experiment(
 ) -> EventSourceResponse:
     """Follow an experiment: `points` of the series asked for and `experiment` messages, then `end` once judged."""
     names = tuple(split_names("series", series))
-    cursor, settled = parse_experiment_cursor(place), frozenset[int]()
     with database.read() as session:
         find_experiment(session, experiment_id)
-
-    async def poll() -> tuple[News | None, str]:
-        nonlocal cursor, settled
-        spelled = spell_experiment_cursor(cursor)
-        work = partial(experiment_news, database, experiment_id, names, cursor, settled)
-        news = await polls_of(request.app).get(("experiment", experiment_id, names, spelled, settled), work)
-        if news is not None:
-            cursor, settled, spelled = news.cursor, news.settled, spell_experiment_cursor(news.cursor)
-        return news, spelled
-
-    return EventSourceResponse(follow(request, "experiment", poll), headers=_HEADERS)
+    read = partial(experiment_news, database, experiment_id, names)
+    return _stream_several(request, "experiment", (experiment_id, names), read, place)
 
 
 def stream_runs(
@@ -124,18 +115,24 @@ def stream_runs(
     Raises `Invalid` for a place that is none.
     """
     asked, series = tuple(run_ids), tuple(names)
+    return _stream_several(request, "runs", (asked, series), partial(runs_news, database, asked, series), place)
+
+
+def _stream_several(
+    request: Request, kind: str, asked: tuple[Hashable, ...], read: ReadSeveral, place: str | None
+) -> EventSourceResponse:
+    """Follow several runs by ``read``, whose polls all that ask for the same share."""
     cursor, settled = parse_experiment_cursor(place), frozenset[int]()
 
     async def poll() -> tuple[News | None, str]:
         nonlocal cursor, settled
         spelled = spell_experiment_cursor(cursor)
-        work = partial(runs_news, database, asked, series, cursor, settled)
-        news = await polls_of(request.app).get(("runs", asked, series, spelled, settled), work)
+        news = await polls_of(request.app).get((kind, *asked, spelled, settled), partial(read, cursor, settled))
         if news is not None:
             cursor, settled, spelled = news.cursor, news.settled, spell_experiment_cursor(news.cursor)
         return news, spelled
 
-    return EventSourceResponse(follow(request, "runs", poll), headers=_HEADERS)
+    return EventSourceResponse(follow(request, kind, poll), headers=_HEADERS)
 
 
 async def follow(request: Request, kind: str, poll: Poll) -> AsyncIterator[bytes]:

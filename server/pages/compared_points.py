@@ -12,7 +12,7 @@ from server.access import viewer
 from server.diff.queries import find_runs, ids_of
 from server.metrics.routes import split_names
 from server.metrics.stream import ResumePlace, stream_runs
-from server.pages.points import FromStep, MaxPoints, Names, Times, ToStep, answer, points_of
+from server.pages.points import Asked, answer, points_of
 from server.state import DatabaseOf
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])
@@ -22,24 +22,12 @@ Minus = Annotated[
 
 
 @router.get("/compare/{run_ids}/points")
-def compared_points(
-    run_ids: str,
-    request: Request,
-    database: DatabaseOf,
-    names: Names,
-    max_points: MaxPoints = 500,
-    start: FromStep = None,
-    end: ToStep = None,
-    times: Times = False,
-    minus: Minus = "",
-) -> Response:
+def compared_points(run_ids: str, request: Request, database: DatabaseOf, asked: Asked, minus: Minus = "") -> Response:
     """Series of the compared runs, for one chart."""
     with database.read() as session:
         found = find_runs(session, ids_of("runs", run_ids[:2000]))
         pinned = [run.id for run in find_runs(session, ids_of("minus", minus))]
-        told = points_of(
-            session, found, split_names("names", names), max_points, (start, end), times=times, minus=pinned
-        )
+        told = points_of(session, found, asked, minus=pinned)
     return answer(request, told)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -24,73 +25,56 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])
 MAX_POINTS = 4000
 DIGITS = 7  # what a float32 holds; the exact values are in REST
 
-Names = Annotated[str, Query(min_length=1, max_length=10_000)]
-MaxPoints = Annotated[int, Query(ge=MIN_POINTS, le=MAX_POINTS)]
-FromStep = Annotated[int | None, Query(alias="from", ge=-(2**63), lt=2**63)]
-Times = Annotated[bool, Query(description="With the time of each point, for axes of time.")]
-ToStep = Annotated[int | None, Query(alias="to", ge=-(2**63), lt=2**63)]
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The part of which series a chart asks for."""
+
+    names: Annotated[str, Query(min_length=1, max_length=10_000)]
+    max_points: Annotated[int, Query(ge=MIN_POINTS, le=MAX_POINTS)] = 500
+    start: Annotated[int | None, Query(alias="from", ge=-(2**63), lt=2**63)] = None
+    end: Annotated[int | None, Query(alias="to", ge=-(2**63), lt=2**63)] = None
+    times: Annotated[bool, Query(description="With the time of each point, for axes of time.")] = False
+
+
+Asked = Annotated[Window, Depends()]
 
 
 @router.get("/experiments/{experiment_id}/points")
-def experiment_points(
-    experiment_id: Id,
-    request: Request,
-    database: DatabaseOf,
-    names: Names,
-    max_points: MaxPoints = 500,
-    start: FromStep = None,
-    end: ToStep = None,
-    times: Times = False,
-) -> Response:
+def experiment_points(experiment_id: Id, request: Request, database: DatabaseOf, asked: Asked) -> Response:
     """Series of every run of an experiment, for one chart: the whole, or the window that somebody zoomed into."""
     with database.read() as session:
         find_experiment(session, experiment_id)
         runs = session.scalars(select(Run).where(Run.experiment_id == experiment_id).order_by(Run.id)).all()
-        told = points_of(session, runs, split_names("names", names), max_points, (start, end), times=times)
+        told = points_of(session, runs, asked)
     return answer(request, told)
 
 
 @router.get("/runs/{run_id}/points")
-def run_points(
-    run_id: Id,
-    request: Request,
-    database: DatabaseOf,
-    names: Names,
-    max_points: MaxPoints = 1000,
-    start: FromStep = None,
-    end: ToStep = None,
-    times: Times = False,
-) -> Response:
+def run_points(run_id: Id, request: Request, database: DatabaseOf, asked: Asked) -> Response:
     """Series of one run, for one chart: the whole, or the window that somebody zoomed into."""
     with database.read() as session:
-        told = points_of(
-            session, [find_run(session, run_id)], split_names("names", names), max_points, (start, end), times=times
-        )
+        told = points_of(session, [find_run(session, run_id)], asked)
     return answer(request, told)
 
 
 def points_of(
-    session: Session,
-    runs: Sequence[Run],
-    names: list[str],
-    max_points: int,
-    steps: tuple[int | None, int | None],
-    *,
-    times: bool = False,
-    minus: Sequence[int] = (),
+    session: Session, runs: Sequence[Run], asked: Window, *, minus: Sequence[int] = ()
 ) -> list[dict[str, Any]]:
     """The points of several series of runs from any experiments; with ``minus``, less the mean of those runs."""
-    ids = [run.id for run in runs]
-    start, end = steps
+    ids, names = [run.id for run in runs], split_names("names", asked.names)
+    start, end, most = asked.start, asked.end, asked.max_points
     if minus:
-        loaded = difference_windows(session, ids, names, minus, start=start, end=end, max_points=max_points)
+        loaded = difference_windows(session, ids, names, minus, start=start, end=end, max_points=most)
     else:
-        loaded = windows(session, ids, names, start=start, end=end, max_points=max_points)
+        loaded = windows(session, ids, names, start=start, end=end, max_points=most)
     return [
         {
             "run_id": run.id,
             "attempt": run.attempt,
-            "series": {name: short(found.to_json(), times=times) for name, found in loaded.get(run.id, {}).items()},
+            "series": {
+                name: short(found.to_json(), times=asked.times) for name, found in loaded.get(run.id, {}).items()
+            },
         }
         for run in runs
         if run.id in loaded
