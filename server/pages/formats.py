@@ -26,7 +26,10 @@ def as_float(value: object) -> float | None:
 
 
 def number(value: object, digits: int = 4) -> str:
-    """A figure in ``digits`` significant digits, with a real minus; NaN and ∞ by name; a dash when there is none."""
+    """A figure in ``digits`` significant digits, with a real minus; NaN and ∞ by name; a dash when there is none.
+
+    Between 1e-4 and 1e-3 six decimals are all, which may be a digit less.
+    """
     figure = as_float(value)
     if figure is None:
         return "–"

@@ -151,13 +151,13 @@ def test_zooming_one_chart_zooms_all_and_the_whole_range_comes_back(page: Page) 
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5, steps=5)
     page.mouse.up()
-    page.wait_for_function("location.search.includes('window=')")
+    page.wait_for_function("() => location.search.includes('window=')")
     ranges = """() => [...document.querySelectorAll("[data-plot].js-plotly-plot")]
         .map((plot) => plot.layout.xaxis.range.map(Math.round).join())"""
     page.wait_for_function(f"() => new Set(({ranges})()).size === 1")
     expect(chart(page, "loss").locator("[data-note]")).not_to_contain_text("extremes kept")
     page.click("[data-whole]")
-    page.wait_for_function("!location.search.includes('window=')")
+    page.wait_for_function("() => !location.search.includes('window=')")
     expect(page.locator("[data-whole]")).to_be_disabled()
 
 

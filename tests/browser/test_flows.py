@@ -102,7 +102,7 @@ def test_each_of_several_zooms_brings_its_own_points(page: Page) -> None:
         )
     assert len(set(seen)) == 4
     page.locator("[data-whole]").click()
-    page.wait_for_function("!location.search.includes('window=')")
+    page.wait_for_function("() => !location.search.includes('window=')")
 
 
 def test_full_screen_of_a_chart_and_back(page: Page) -> None:
@@ -228,7 +228,7 @@ def test_a_list_that_refreshes_keeps_the_place_of_the_keyboard(seeded_server: Se
     with seeded_server.database.write() as session:
         run = session.get_one(Run, seeded_server.history.running_run)
         run.step += 1
-    page.wait_for_function("document.getElementById('rows') !== window.before")
+    page.wait_for_function("() => document.getElementById('rows') !== window.before")
     assert page.evaluate("document.activeElement.id") == "rows"
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.matches('[data-row] input')")

@@ -58,7 +58,7 @@ def zoom(page: Page) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.5, steps=5)
     page.mouse.up()
-    page.wait_for_function("location.search.includes('window=')")
+    page.wait_for_function("() => location.search.includes('window=')")
 
 
 def change_run(page: Page) -> None:
